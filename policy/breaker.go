@@ -1,0 +1,222 @@
+package policy
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"time"
+)
+
+// Breaker decides when a host is no longer asked. It is on when at least one of
+// its four triggers is: FailureRate, SlowRate with SlowCall, ConsecutiveFailures,
+// FailuresInWindow. Each is evaluated on every outcome, on its own.
+type Breaker struct {
+	// Window is how far back evidence counts. Default: 60 s.
+	Window time.Duration
+
+	// Buckets divide the window; evidence expires a bucket at a time. Default:
+	// one for each second of the window, at least one, at most 600.
+	Buckets int
+
+	// WindowCalls, if positive, counts the last so many calls instead of those
+	// of the last Window.
+	WindowCalls int
+
+	// MinCalls is the evidence that FailureRate and SlowRate need. Default: 20,
+	// or Bulkhead.MaxConcurrent or WindowCalls where that is lower.
+	MinCalls int
+
+	// FailureRate trips when this share of the calls that ended failed, over the
+	// window or over its last max(SlowCall, one bucket). From 0 to 1; 4xx are in
+	// neither part of the fraction. Default: 0.5. Zero: no such trigger.
+	FailureRate float64
+
+	// SlowCall is the age at which a call counts as slow, while it still hangs:
+	// from its permit, without the caller's pauses, and extended by what
+	// Timeout.MinThroughput allows for its size. Default: 5 s. Zero: no call is
+	// slow. It must be below Timeout.Attempt.
+	SlowCall time.Duration
+
+	// SlowRate trips when this share of the calls that got headers or passed
+	// SlowCall was slow, over the window or over its last max(SlowCall, one
+	// bucket). From 0 to 1. Default: 0.5. Zero: no such trigger.
+	SlowRate float64
+
+	// ConsecutiveFailures trips after so many failures without a success between
+	// them, however far apart. Zero, the default: no such trigger.
+	ConsecutiveFailures int
+
+	// FailuresInWindow trips at so many failures within the window, whatever the
+	// number of successes. Zero, the default: no such trigger.
+	FailuresInWindow int
+
+	// OpenFor is how long calls are refused before probes are let through,
+	// jittered by 10 % either way, so that a fleet does not probe in lockstep.
+	// Default: 10 s.
+	OpenFor time.Duration
+
+	// OpenForMax, where set, lets OpenFor double with each consecutive re-open
+	// up to this, and lets a Retry-After on the response that tripped the breaker
+	// lengthen the wait up to this. Default: 60 s in Default and Service. Zero:
+	// neither.
+	OpenForMax time.Duration
+
+	// HalfOpenProbes is how many calls are let through after OpenFor; the
+	// breaker closes when as many have succeeded, and re-opens when one has
+	// failed or was slow. Default: 3.
+	HalfOpenProbes int
+
+	// Classify may overrule the verdict on an attempt: it is given the response,
+	// whose body it must not touch, or nil, and the error that ended the attempt
+	// or its body, or nil; it answers Unclassified to leave the verdict alone. It
+	// is asked at the headers, and again at the end of the body unless it, or the
+	// rule, said Failure at once. It must not block. It is not asked about calls
+	// that their caller ended or that were never sent.
+	Classify func(resp *http.Response, err error) Verdict
+
+	// Shadow runs the breaker with all its states, counts and events, and lets
+	// every call through.
+	Shadow bool
+}
+
+// Defaults of Breaker's zero fields.
+const (
+	defaultWindow   = 60 * time.Second
+	defaultMinCalls = 20
+	defaultOpenFor  = 10 * time.Second
+	defaultProbes   = 3
+	maxBuckets      = 600
+)
+
+// Enabled reports whether any trigger is on.
+func (b Breaker) Enabled() bool {
+	return b.rates() || b.ConsecutiveFailures > 0 || b.FailuresInWindow > 0
+}
+
+// rates reports whether a trigger that needs MinCalls is on.
+func (b Breaker) rates() bool {
+	return b.FailureRate > 0 || b.SlowRate > 0 && b.SlowCall > 0
+}
+
+// WithDefaults returns b with its zero fields replaced by what they stand for;
+// maxConcurrent is the host's Bulkhead.MaxConcurrent.
+func (b Breaker) WithDefaults(maxConcurrent int) Breaker {
+	if b.Window == 0 {
+		b.Window = defaultWindow
+	}
+	if b.Buckets == 0 {
+		b.Buckets = min(max(int(b.Window/time.Second), 1), maxBuckets)
+	}
+	if b.MinCalls == 0 {
+		b.MinCalls = defaultMinCalls
+		if maxConcurrent > 0 {
+			b.MinCalls = min(b.MinCalls, maxConcurrent)
+		}
+		if b.WindowCalls > 0 {
+			b.MinCalls = min(b.MinCalls, b.WindowCalls)
+		}
+	}
+	if b.OpenFor == 0 {
+		b.OpenFor = defaultOpenFor
+	}
+	if b.HalfOpenProbes == 0 {
+		b.HalfOpenProbes = defaultProbes
+	}
+	return b
+}
+
+// OpenDelay is how long the breaker stays open: OpenFor, doubled for each
+// consecutive re-open up to OpenForMax, lengthened by the Retry-After of the
+// response that tripped it up to OpenForMax, and jittered by 10 % either way.
+// random is uniform in [0, 1).
+func (b Breaker) OpenDelay(reopens int, retryAfter time.Duration, random float64) time.Duration {
+	d := b.OpenFor
+	for range reopens {
+		if d >= b.OpenForMax {
+			break
+		}
+		d = min(2*d, b.OpenForMax)
+	}
+	d = max(d, min(retryAfter, b.OpenForMax))
+	d = min(d, math.MaxInt64/4)
+	return d + time.Duration((random*2-1)*0.1*float64(d))
+}
+
+func (b Breaker) validate(v *validator) {
+	v.defaulted("Breaker.Window", b.Window, defaultWindow)
+	v.duration("Breaker.SlowCall", b.SlowCall)
+	v.defaulted("Breaker.OpenFor", b.OpenFor, defaultOpenFor)
+	v.duration("Breaker.OpenForMax", b.OpenForMax)
+	v.count("Breaker.WindowCalls", int64(b.WindowCalls))
+	v.count("Breaker.ConsecutiveFailures", int64(b.ConsecutiveFailures))
+	v.count("Breaker.FailuresInWindow", int64(b.FailuresInWindow))
+	v.share("Breaker.FailureRate", b.FailureRate)
+	v.share("Breaker.SlowRate", b.SlowRate)
+	if b.MinCalls < 0 {
+		v.add("Breaker.MinCalls", b.MinCalls, "0 (20) or a positive number")
+	}
+	if b.HalfOpenProbes < 0 {
+		v.add("Breaker.HalfOpenProbes", b.HalfOpenProbes, "0 (3) or a positive number")
+	}
+	if b.Buckets < 0 || b.Buckets > maxBuckets {
+		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("0 (one a second) or a number up to %d", maxBuckets))
+	}
+	if b.Buckets > 0 && b.Window > 0 && b.Window/time.Duration(b.Buckets) <= 0 {
+		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("at most one for each nanosecond of Breaker.Window (%v)", b.Window))
+	}
+	if b.WindowCalls > 0 && b.MinCalls > b.WindowCalls {
+		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("at most Breaker.WindowCalls (%d), which is all that the window can hold", b.WindowCalls))
+	}
+	if b.WindowCalls > 0 && b.FailuresInWindow > b.WindowCalls {
+		v.add("Breaker.FailuresInWindow", b.FailuresInWindow, fmt.Sprintf("at most Breaker.WindowCalls (%d), which is all that the window can hold", b.WindowCalls))
+	}
+	if b.OpenForMax > 0 && b.OpenForMax < b.OpenFor {
+		v.add("Breaker.OpenForMax", b.OpenForMax, fmt.Sprintf("0 (no doubling) or at least Breaker.OpenFor (%v)", b.OpenFor))
+	}
+}
+
+// A Verdict is what an attempt says about its host.
+type Verdict uint8
+
+const (
+	// Unclassified leaves the verdict to the rule; only Classify answers it.
+	Unclassified Verdict = iota
+	// Success counts for the host.
+	Success
+	// Failure counts against the host.
+	Failure
+	// Neutral counts neither for nor against the host, in either part of a rate.
+	Neutral
+)
+
+// String is the verdict in lower case.
+func (v Verdict) String() string {
+	switch v {
+	case Success:
+		return "success"
+	case Failure:
+		return "failure"
+	case Neutral:
+		return "neutral"
+	}
+	return "unclassified"
+}
+
+// Judge is the verdict on an attempt that the host, not its caller, ended: a
+// failure for any error and any 5xx, neutral for 4xx (which say something about
+// the request), a success otherwise. Classify may overrule it. resp is nil when
+// there were no headers.
+func (b Breaker) Judge(resp *http.Response, err error) Verdict {
+	if b.Classify != nil {
+		if v := b.Classify(resp, err); v == Success || v == Failure || v == Neutral {
+			return v
+		}
+	}
+	switch {
+	case err != nil || resp == nil || resp.StatusCode >= 500:
+		return Failure
+	case resp.StatusCode >= 400:
+		return Neutral
+	}
+	return Success
+}

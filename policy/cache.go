@@ -1,0 +1,11 @@
+package policy
+
+// Cache says how the response cache of a host is used beyond the fallback. By
+// default it is a fallback only: while the origin answers, every request goes to
+// the origin, and nothing that it answers is changed.
+type Cache struct {
+	// Off keeps nothing of this host, whatever Fallback allows.
+	Off bool
+}
+
+func (c Cache) validate(*validator) {}

@@ -1,0 +1,69 @@
+package policy
+
+import (
+	"net/http"
+	"time"
+)
+
+// Fallback is what is served when the answer would be a refusal, a transport
+// error, a timeout, or 500, 502, 503, 504: the stored answer, else the degraded
+// one, else the error. It is never asked for other statuses, nor for a caller
+// who has gone, and it never blocks. The zero value is off.
+type Fallback struct {
+	// MaxStale is how long after its freshness a stored answer may be served,
+	// beyond what the origin grants by stale-if-error (RFC 5861 section 4). It is
+	// a product decision, to be made per host. Zero, the default: only what the
+	// origin grants.
+	MaxStale time.Duration
+
+	// StaleLimit caps the staleness that the origin or the request may ask for.
+	// Default, and zero: 24 h.
+	StaleLimit time.Duration
+
+	// Degraded builds a partial answer, in memory, when there is no stored one,
+	// or returns nil for none. cause is what would have been returned; for a
+	// 5xx, an error that names the status. It gets no network and must not
+	// block. Missing fields of the response are filled in.
+	Degraded func(req *http.Request, cause error) *http.Response
+
+	// FailFast503 turns what is left, a refusal, a timeout or a connection error,
+	// into a response 503 with Retry-After, for callers that can only read
+	// responses. Default: the typed error.
+	FailFast503 bool
+
+	// Shadow reports fallbacks that would have been served, and serves none.
+	Shadow bool
+}
+
+// DefaultStaleLimit is what a zero Fallback.StaleLimit stands for.
+const DefaultStaleLimit = 24 * time.Hour
+
+// Enabled reports whether the layer can ever answer.
+func (f Fallback) Enabled() bool {
+	return f.MaxStale > 0 || f.StaleLimit > 0 || f.Degraded != nil || f.FailFast503
+}
+
+// Stores reports whether responses are kept to be served later.
+func (f Fallback) Stores() bool { return f.MaxStale > 0 || f.StaleLimit > 0 }
+
+// Status reports whether a response with this status code may be replaced: the
+// four that RFC 5861 section 4 lists.
+func (f Fallback) Status(code int) bool {
+	switch code {
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+func (f Fallback) validate(v *validator) {
+	v.duration("Fallback.MaxStale", f.MaxStale)
+	v.defaulted("Fallback.StaleLimit", f.StaleLimit, DefaultStaleLimit)
+	limit := f.StaleLimit
+	if limit == 0 {
+		limit = DefaultStaleLimit
+	}
+	if f.StaleLimit >= 0 && f.MaxStale > limit {
+		v.add("Fallback.MaxStale", f.MaxStale, "at most Fallback.StaleLimit ("+limit.String()+"), which caps it")
+	}
+}
