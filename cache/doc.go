@@ -1,0 +1,46 @@
+// Package cache keeps the last good answers of an HTTP client in memory and decides when one may stand
+// in for an answer that could not be had: the rules of RFC 9111 for a private cache, partitioned by
+// credentials, applied to a store that is bounded in bytes.
+//
+// It is a fallback, not an accelerator. While the origin answers, every request goes to the origin and
+// nothing is looked up to answer it; the package only watches. It knows nothing of breakers or retries
+// either: whoever sends the request says what happened, in this order.
+//
+//	x := c.Begin(req)                        // before the request is sent
+//	resp, err := next.RoundTrip(req)
+//	if failed(resp, err) {
+//		if stale, ok := c.Serve(&x, req, why, window); ok {
+//			return stale, nil                // labelled: Age, Cache-Status, FromResponse
+//		}
+//	}
+//	capture := c.Received(&x, req, resp, window)
+//	// capture.Write what the caller reads, capture.Complete at the end
+//
+// # What is kept
+//
+// Answers to GET with a status that means something later (200, 203, 204, 300, 301, 308; 302 and 307
+// with an explicit lifetime) that the origin allows to be stored, whole, without trailers, and only
+// where they could ever be served: within their lifetime, a stale-if-error of the origin (RFC 5861
+// section 4), or a [Window] of the host's owner.
+//
+// # Who may see it
+//
+// A client shared by several users is a shared cache in the sense of RFC 9111 section 1, so every
+// answer belongs to a partition: a keyed hash of all request fields that say who is asking (credentials,
+// cookies, tokens, keys, user and tenant names) or that origins answer by without saying so in Vary
+// (Origin, Forwarded). Only an equal set of them finds it again. This works only below or beside
+// whatever sets the credentials: a layer that adds them later is not seen. Signatures that change with every
+// request (SigV4) never find anything.
+//
+// # When it ends
+//
+// A newer answer below 500 removes what it would have replaced, a successful write removes the URI for
+// everyone (RFC 9111 section 4.4), must-revalidate ends with the lifetime, and [Window.StaleLimit] ends
+// everything.
+//
+// # Where to look
+//
+// cache.go has the sequence of a call, capture.go what happens while a body is read, control.go and
+// freshness.go the rules, key.go what makes two requests alike, entry.go one stored answer, memory.go the
+// bounded store behind [Store], info.go the label that needs no parsing.
+package cache
