@@ -1,8 +1,8 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
-	"math"
 	"net/http"
 	"time"
 )
@@ -11,19 +11,20 @@ import (
 // its four triggers is: FailureRate, SlowRate with SlowCall, ConsecutiveFailures,
 // FailuresInWindow. Each is evaluated on every outcome, on its own.
 type Breaker struct {
-	// Window is how far back evidence counts. Default: 60 s.
+	// Window is how far back evidence counts. Default, and zero: 60 s.
 	Window time.Duration
 
-	// Buckets divide the window; evidence expires a bucket at a time. Default:
-	// one for each second of the window, at least one, at most 600.
+	// Buckets divide the window; evidence expires a bucket at a time. Zero, the
+	// default: one for each second of the window, at least one, at most 600.
 	Buckets int
 
-	// WindowCalls, if positive, counts the last so many calls instead of those
-	// of the last Window.
+	// WindowCalls counts the last so many calls instead of those of the last
+	// Window. Zero, the default: those of the last Window.
 	WindowCalls int
 
-	// MinCalls is the evidence that FailureRate and SlowRate need. Default: 20,
-	// or Bulkhead.MaxConcurrent or WindowCalls where that is lower.
+	// MinCalls is the number of calls that FailureRate and SlowRate need as
+	// evidence. At most WindowCalls, and at most Bulkhead.MaxConcurrent, or a hang
+	// could never be proved. Default: 20. Zero: 20, or the lower of those two.
 	MinCalls int
 
 	// FailureRate trips when this share of the calls that ended failed, over the
@@ -33,8 +34,8 @@ type Breaker struct {
 
 	// SlowCall is the age at which a call counts as slow, while it still hangs:
 	// from its permit, without the caller's pauses, and extended by what
-	// Timeout.MinThroughput allows for its size. Default: 5 s. Zero: no call is
-	// slow. It must be below Timeout.Attempt.
+	// Timeout.MinThroughput allows for its size. It must be below Timeout.Attempt.
+	// Default: 5 s (Service: 2 s). Zero: no call is slow.
 	SlowCall time.Duration
 
 	// SlowRate trips when this share of the calls that got headers or passed
@@ -52,18 +53,17 @@ type Breaker struct {
 
 	// OpenFor is how long calls are refused before probes are let through,
 	// jittered by 10 % either way, so that a fleet does not probe in lockstep.
-	// Default: 10 s.
+	// A refusal is transport.ErrBreakerOpen. Default, and zero: 10 s.
 	OpenFor time.Duration
 
-	// OpenForMax, where set, lets OpenFor double with each consecutive re-open
-	// up to this, and lets a Retry-After on the response that tripped the breaker
-	// lengthen the wait up to this. Default: 60 s in Default and Service. Zero:
-	// neither.
+	// OpenForMax is how far OpenFor doubles with each consecutive re-open, and how
+	// far a Retry-After on the response that tripped the breaker lengthens it; the
+	// jitter comes on top. At least OpenFor. Default: 60 s. Zero: neither.
 	OpenForMax time.Duration
 
 	// HalfOpenProbes is how many calls are let through after OpenFor; the
 	// breaker closes when as many have succeeded, and re-opens when one has
-	// failed or was slow. Default: 3.
+	// failed or was slow. Default, and zero: 3.
 	HalfOpenProbes int
 
 	// Classify may overrule the verdict on an attempt: it is given the response,
@@ -71,11 +71,12 @@ type Breaker struct {
 	// or its body, or nil; it answers Unclassified to leave the verdict alone. It
 	// is asked at the headers, and again at the end of the body unless it, or the
 	// rule, said Failure at once. It must not block. It is not asked about calls
-	// that their caller ended or that were never sent.
+	// that their caller ended or that were never sent. Nil, the default: the rule
+	// of Judge alone.
 	Classify func(resp *http.Response, err error) Verdict
 
 	// Shadow runs the breaker with all its states, counts and events, and lets
-	// every call through.
+	// every call through. Default: false.
 	Shadow bool
 }
 
@@ -94,9 +95,10 @@ func (b Breaker) Enabled() bool {
 }
 
 // rates reports whether a trigger that needs MinCalls is on.
-func (b Breaker) rates() bool {
-	return b.FailureRate > 0 || b.SlowRate > 0 && b.SlowCall > 0
-}
+func (b Breaker) rates() bool { return b.FailureRate > 0 || b.slow() }
+
+// slow reports whether the trigger that needs SlowCall is on.
+func (b Breaker) slow() bool { return b.SlowRate > 0 && b.SlowCall > 0 }
 
 // WithDefaults returns b with its zero fields replaced by what they stand for;
 // maxConcurrent is the host's Bulkhead.MaxConcurrent.
@@ -105,7 +107,7 @@ func (b Breaker) WithDefaults(maxConcurrent int) Breaker {
 		b.Window = defaultWindow
 	}
 	if b.Buckets == 0 {
-		b.Buckets = min(max(int(b.Window/time.Second), 1), maxBuckets)
+		b.Buckets = int(min(max(b.Window/time.Second, 1), maxBuckets))
 	}
 	if b.MinCalls == 0 {
 		b.MinCalls = defaultMinCalls
@@ -126,20 +128,18 @@ func (b Breaker) WithDefaults(maxConcurrent int) Breaker {
 }
 
 // OpenDelay is how long the breaker stays open: OpenFor, doubled for each
-// consecutive re-open up to OpenForMax, lengthened by the Retry-After of the
-// response that tripped it up to OpenForMax, and jittered by 10 % either way.
-// random is uniform in [0, 1).
+// consecutive re-open up to OpenForMax, and jittered by 10 % either way. A
+// Retry-After of the response that tripped it, up to OpenForMax, is never
+// undercut: the jitter is then all above it. random is uniform in [0, 1).
 func (b Breaker) OpenDelay(reopens int, retryAfter time.Duration, random float64) time.Duration {
-	d := b.OpenFor
-	for range reopens {
-		if d >= b.OpenForMax {
-			break
-		}
-		d = min(2*d, b.OpenForMax)
+	d := cmp.Or(b.OpenFor, defaultOpenFor)
+	for range min(reopens, 63) { // more doublings than a Duration has bits change nothing
+		d += max(0, min(d, b.OpenForMax-d))
 	}
-	d = max(d, min(retryAfter, b.OpenForMax))
-	d = min(d, math.MaxInt64/4)
-	return d + time.Duration((random*2-1)*0.1*float64(d))
+	d = max(0, min(d, longest))
+	after := max(0, min(retryAfter, b.OpenForMax, longest))
+	least, most := max(d-d/10, after), max(d+d/10, after+after/10)
+	return least + time.Duration(random*float64(most-least))
 }
 
 func (b Breaker) validate(v *validator) {
@@ -147,31 +147,30 @@ func (b Breaker) validate(v *validator) {
 	v.duration("Breaker.SlowCall", b.SlowCall)
 	v.defaulted("Breaker.OpenFor", b.OpenFor, defaultOpenFor)
 	v.duration("Breaker.OpenForMax", b.OpenForMax)
-	v.count("Breaker.WindowCalls", int64(b.WindowCalls))
-	v.count("Breaker.ConsecutiveFailures", int64(b.ConsecutiveFailures))
-	v.count("Breaker.FailuresInWindow", int64(b.FailuresInWindow))
+	v.count("Breaker.WindowCalls", b.WindowCalls)
+	v.count("Breaker.ConsecutiveFailures", b.ConsecutiveFailures)
+	v.count("Breaker.FailuresInWindow", b.FailuresInWindow)
 	v.share("Breaker.FailureRate", b.FailureRate)
 	v.share("Breaker.SlowRate", b.SlowRate)
 	if b.MinCalls < 0 {
-		v.add("Breaker.MinCalls", b.MinCalls, "0 (20) or a positive number")
+		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("0 (%d) or a positive number", defaultMinCalls))
 	}
 	if b.HalfOpenProbes < 0 {
-		v.add("Breaker.HalfOpenProbes", b.HalfOpenProbes, "0 (3) or a positive number")
+		v.add("Breaker.HalfOpenProbes", b.HalfOpenProbes, fmt.Sprintf("0 (%d) or a positive number", defaultProbes))
 	}
 	if b.Buckets < 0 || b.Buckets > maxBuckets {
 		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("0 (one a second) or a number up to %d", maxBuckets))
-	}
-	if b.Buckets > 0 && b.Window > 0 && b.Window/time.Duration(b.Buckets) <= 0 {
+	} else if b.Window > 0 && time.Duration(b.Buckets) > b.Window {
 		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("at most one for each nanosecond of Breaker.Window (%v)", b.Window))
 	}
-	if b.WindowCalls > 0 && b.MinCalls > b.WindowCalls {
+	if b.rates() && b.WindowCalls > 0 && b.MinCalls > b.WindowCalls {
 		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("at most Breaker.WindowCalls (%d), which is all that the window can hold", b.WindowCalls))
 	}
 	if b.WindowCalls > 0 && b.FailuresInWindow > b.WindowCalls {
 		v.add("Breaker.FailuresInWindow", b.FailuresInWindow, fmt.Sprintf("at most Breaker.WindowCalls (%d), which is all that the window can hold", b.WindowCalls))
 	}
-	if b.OpenForMax > 0 && b.OpenForMax < b.OpenFor {
-		v.add("Breaker.OpenForMax", b.OpenForMax, fmt.Sprintf("0 (no doubling) or at least Breaker.OpenFor (%v)", b.OpenFor))
+	if openFor := cmp.Or(b.OpenFor, defaultOpenFor); b.OpenForMax > 0 && b.OpenForMax < openFor {
+		v.add("Breaker.OpenForMax", b.OpenForMax, fmt.Sprintf("0 (no doubling) or at least Breaker.OpenFor (%v)", openFor))
 	}
 }
 

@@ -7,8 +7,9 @@ import "time"
 // not held while a retry waits.
 type Bulkhead struct {
 	// MaxConcurrent is the number of permits. By Little's law a dependency
-	// needs rate x latency of them: 50 calls/s at 200 ms hold 10. Default: 256.
-	// Zero: no bulkhead. A full bulkhead is transport.ErrBulkheadFull.
+	// needs rate x latency of them: 50 calls/s at 200 ms hold 10. Default: 256
+	// (Service: 20). Zero: no bulkhead. A full bulkhead is
+	// transport.ErrBulkheadFull.
 	MaxConcurrent int
 
 	// MaxWait is how long a call waits for a permit, in order of arrival. Zero,
@@ -17,16 +18,17 @@ type Bulkhead struct {
 
 	// BodyIdle is how long a response body may stay open without being read
 	// before it counts as forgotten: its connection is closed and its permit
-	// returned. Default: 5 min. Zero: only a body that has become unreachable is
-	// found.
+	// returned. Streams are exempt. Default: 5 min (Service: 1 min). Zero: only a
+	// body that has become unreachable is found.
 	BodyIdle time.Duration
 
 	// Shadow counts and reports refusals, and lets the calls through.
+	// Default: false.
 	Shadow bool
 }
 
 func (b Bulkhead) validate(v *validator) {
-	v.count("Bulkhead.MaxConcurrent", int64(b.MaxConcurrent))
+	v.count("Bulkhead.MaxConcurrent", b.MaxConcurrent)
 	v.duration("Bulkhead.MaxWait", b.MaxWait)
 	v.duration("Bulkhead.BodyIdle", b.BodyIdle)
 }

@@ -4,8 +4,6 @@ package policy
 // default it is a fallback only: while the origin answers, every request goes to
 // the origin, and nothing that it answers is changed.
 type Cache struct {
-	// Off keeps nothing of this host, whatever Fallback allows.
+	// Off keeps nothing of this host, whatever Fallback allows. Default: false.
 	Off bool
 }
-
-func (c Cache) validate(*validator) {}

@@ -11,8 +11,13 @@
 //	payments.Timeout.Attempt = 800 * time.Millisecond
 //	payments.Breaker.SlowCall = 500 * time.Millisecond
 //
-// The zero value of each layer's struct switches that layer off; inside a layer
-// that is on, a zero field means what its comment says: off, or a default.
+// The zero value of each layer's struct ([Timeout], [Bulkhead], [Breaker], [Retry],
+// [Fallback]) switches that layer off. In the comment of a field, "Default" is what
+// [Default] sets, with [Service] beside it where that differs, and "zero" is what
+// the field means when a policy is written from scratch: off, or a default.
+// [Policy.Validate] reports all that contradicts itself.
+//
 // Every layer's struct has a Shadow field: the layer then decides, counts and
-// reports what it would have done, and lets the call through.
+// reports what it would have done, and lets the call through. That is how limits
+// are chosen on live traffic without an outage.
 package policy

@@ -1,6 +1,8 @@
 package policy
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -12,30 +14,34 @@ import (
 type Fallback struct {
 	// MaxStale is how long after its freshness a stored answer may be served,
 	// beyond what the origin grants by stale-if-error (RFC 5861 section 4). It is
-	// a product decision, to be made per host. Zero, the default: only what the
-	// origin grants.
+	// a product decision, to be made per host. At most StaleLimit. Zero, the
+	// default: only what the origin grants.
 	MaxStale time.Duration
 
-	// StaleLimit caps the staleness that the origin or the request may ask for.
-	// Default, and zero: 24 h.
+	// StaleLimit caps the staleness that MaxStale, the origin and the request may
+	// ask for. Default: 24 h. Zero: 24 h where MaxStale is set; where both are
+	// zero nothing is stored, and nothing stale is served.
 	StaleLimit time.Duration
 
 	// Degraded builds a partial answer, in memory, when there is no stored one,
 	// or returns nil for none. cause is what would have been returned; for a
 	// 5xx, an error that names the status. It gets no network and must not
-	// block. Missing fields of the response are filled in.
+	// block. Missing fields of the response are filled in. Nil, the default:
+	// none.
 	Degraded func(req *http.Request, cause error) *http.Response
 
 	// FailFast503 turns what is left, a refusal, a timeout or a connection error,
 	// into a response 503 with Retry-After, for callers that can only read
-	// responses. Default: the typed error.
+	// responses. Default: false, the typed error.
 	FailFast503 bool
 
 	// Shadow reports fallbacks that would have been served, and serves none.
+	// Default: false.
 	Shadow bool
 }
 
-// DefaultStaleLimit is what a zero Fallback.StaleLimit stands for.
+// DefaultStaleLimit is what a zero Fallback.StaleLimit stands for where MaxStale
+// is set: a day, since nobody wants last week's answer by accident.
 const DefaultStaleLimit = 24 * time.Hour
 
 // Enabled reports whether the layer can ever answer.
@@ -59,11 +65,8 @@ func (f Fallback) Status(code int) bool {
 func (f Fallback) validate(v *validator) {
 	v.duration("Fallback.MaxStale", f.MaxStale)
 	v.defaulted("Fallback.StaleLimit", f.StaleLimit, DefaultStaleLimit)
-	limit := f.StaleLimit
-	if limit == 0 {
-		limit = DefaultStaleLimit
-	}
-	if f.StaleLimit >= 0 && f.MaxStale > limit {
-		v.add("Fallback.MaxStale", f.MaxStale, "at most Fallback.StaleLimit ("+limit.String()+"), which caps it")
+	limit := cmp.Or(f.StaleLimit, DefaultStaleLimit)
+	if limit > 0 && f.MaxStale > limit {
+		v.add("Fallback.MaxStale", f.MaxStale, fmt.Sprintf("at most Fallback.StaleLimit (%v), which caps it", limit))
 	}
 }

@@ -3,8 +3,13 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
+
+// longest is where computed durations saturate: 73 years, of which two can be
+// added up, and a tenth more, without an overflow.
+const longest time.Duration = math.MaxInt64 / 4
 
 // Policy is everything that is configured for one dependency. The zero value
 // passes every call through with no limit at all.
@@ -18,7 +23,7 @@ type Policy struct {
 
 	// Streaming treats every response as a stream: once its headers are in,
 	// only Timeout.StreamIdle bounds it, and its verdict is settled there.
-	// Without it streams are recognised by their content type.
+	// Default: false; streams are recognised by their content type.
 	Streaming bool
 }
 
@@ -86,15 +91,14 @@ func (p Policy) Validate() error {
 	p.Breaker.validate(&v)
 	p.Retry.validate(&v)
 	p.Fallback.validate(&v)
-	p.Cache.validate(&v)
 	p.validateTogether(&v)
 	return errors.Join(v.errs...)
 }
 
 // validateTogether finds settings that are right alone and wrong together.
 func (p Policy) validateTogether(v *validator) {
-	b, slow := p.Breaker, p.Breaker.SlowRate > 0 && p.Breaker.SlowCall > 0
-	if slow && p.Timeout.Attempt > 0 && b.SlowCall >= p.Timeout.Attempt {
+	b := p.Breaker
+	if b.slow() && p.Timeout.Attempt > 0 && b.SlowCall >= p.Timeout.Attempt {
 		v.add("Breaker.SlowCall", b.SlowCall, fmt.Sprintf("below Timeout.Attempt (%v), or no call could ever be counted as slow; two thirds of it is a good start", p.Timeout.Attempt))
 	}
 	if b.rates() && p.Bulkhead.MaxConcurrent > 0 && b.MinCalls > p.Bulkhead.MaxConcurrent {
@@ -105,7 +109,7 @@ func (p Policy) validateTogether(v *validator) {
 // FieldError is one problem of a policy.
 type FieldError struct {
 	Path  string // of the field, such as Breaker.SlowCall
-	Value any    // what it was
+	Value any    // what it was, in the field's own type
 	Want  string // what would be right
 }
 
@@ -136,9 +140,16 @@ func (v *validator) defaulted(path string, d, def time.Duration) {
 }
 
 // count refuses negative counts; zero is off.
-func (v *validator) count(path string, n int64) {
+func (v *validator) count(path string, n int) {
 	if n < 0 {
 		v.add(path, n, "0 (off) or a positive number")
+	}
+}
+
+// bytes refuses negative sizes and rates; zero is off.
+func (v *validator) bytes(path string, n int64) {
+	if n < 0 {
+		v.add(path, n, "0 (off) or a positive number of bytes")
 	}
 }
 

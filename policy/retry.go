@@ -24,17 +24,18 @@ type Retry struct {
 	// no wait but what Retry-After asks for.
 	Base time.Duration
 
-	// Max caps the wait that Base grows to. Default: 2 s. Zero: no cap.
+	// Max caps the wait that Base grows to. At least half of Base. Default: 2 s.
+	// Zero: no cap.
 	Max time.Duration
 
-	// Statuses are the status codes that are retried. Default: 408, 429, 500,
-	// 502, 503, 504. An empty, non-nil slice: none.
+	// Statuses are the status codes that are retried, all from 400 to 599. Nil,
+	// the default: 408, 429, 500, 502, 503, 504. An empty, non-nil slice: none.
 	Statuses []int
 
 	// MaxRetryAfter is the longest Retry-After (RFC 9110 section 10.2.3) that is
 	// waited for; a response that asks for more is returned at once. Default:
-	// 10 s. Zero: a response with a Retry-After longer than Max is returned at
-	// once.
+	// 10 s (Service: 2 s). Zero: Max takes its place; where that is zero too, no
+	// Retry-After is waited for.
 	MaxRetryAfter time.Duration
 
 	// ReplayBody is how many bytes of a request body without GetBody are kept,
@@ -42,10 +43,11 @@ type Retry struct {
 	// Default: 64 KiB. Zero: such a body is sent once.
 	ReplayBody int64
 
-	// Budget bounds the retries of all calls to a host together.
+	// Budget bounds the retries of all calls to a host together. Zero: no bound.
 	Budget Budget
 
-	// Shadow reports retries that would have been made, and makes none.
+	// Shadow reports retries that would have been made, and makes none. Default:
+	// false.
 	Shadow bool
 }
 
@@ -54,11 +56,12 @@ type Retry struct {
 // throttling in gRFC A6 and of the retry budget in the SRE book, chapter 21.)
 type Budget struct {
 	// Ratio is what each call that succeeds puts in: 0.2 lets retries add at most
-	// a fifth to the load. From 0 to 1. Default: 0.2.
+	// a fifth to the load. From 0 to 1. Default: 0.2. Zero: successes put nothing
+	// in.
 	Ratio float64
 
 	// MinPerSecond is what each second puts in, so that quiet hosts may retry
-	// too. Default: 0.2 (1 in Service).
+	// too. Default: 0.2 (Service: 1). Zero: time puts nothing in.
 	MinPerSecond float64
 }
 
@@ -69,18 +72,19 @@ const BudgetBurst = 10
 // budget.
 func (b Budget) Enabled() bool { return b.Ratio > 0 || b.MinPerSecond > 0 }
 
-// Refill returns the tokens after so many successes and so much time.
+// Refill returns the tokens after so many successes and so much time, at most
+// BudgetBurst; a clock that went back takes none away.
 func (b Budget) Refill(tokens float64, successes int, elapsed time.Duration) float64 {
 	tokens += b.Ratio*float64(successes) + b.MinPerSecond*max(elapsed, 0).Seconds()
 	return min(tokens, BudgetBurst)
 }
 
 func (r Retry) validate(v *validator) {
-	v.count("Retry.MaxAttempts", int64(r.MaxAttempts))
+	v.count("Retry.MaxAttempts", r.MaxAttempts)
 	v.duration("Retry.Base", r.Base)
 	v.duration("Retry.Max", r.Max)
 	v.duration("Retry.MaxRetryAfter", r.MaxRetryAfter)
-	v.count("Retry.ReplayBody", r.ReplayBody)
+	v.bytes("Retry.ReplayBody", r.ReplayBody)
 	v.share("Retry.Budget.Ratio", r.Budget.Ratio)
 	if m := r.Budget.MinPerSecond; !(m >= 0) || math.IsInf(m, 0) {
 		v.add("Retry.Budget.MinPerSecond", m, "0 or a positive, finite number")
@@ -135,7 +139,7 @@ func (r Retry) Delay(retry int, random float64) time.Duration {
 // RetryAfterDelay is the wait for a response that asked for one: at least what it
 // asked for, never less than the delay of the backoff, plus a jitter of up to
 // Base; false when it asks for more than MaxRetryAfter (or Max, where
-// MaxRetryAfter is zero) allows.
+// MaxRetryAfter is zero) allows. random is uniform in [0, 1).
 func (r Retry) RetryAfterDelay(delay, after time.Duration, random float64) (time.Duration, bool) {
 	limit := r.MaxRetryAfter
 	if limit == 0 {
@@ -147,7 +151,8 @@ func (r Retry) RetryAfterDelay(delay, after time.Duration, random float64) (time
 	if after <= delay {
 		return delay, true
 	}
-	return after + time.Duration(random*float64(max(r.Base, 0))), true
+	after = min(after, longest)
+	return after + time.Duration(random*float64(min(max(r.Base, 0), longest))), true
 }
 
 // Idempotent reports whether a request may be sent twice: its method is
@@ -169,7 +174,8 @@ const maxRetryAfter = math.MaxInt32 * time.Second
 // RetryAfter reads the Retry-After header field (RFC 9110 section 10.2.3): a
 // number of seconds, or an HTTP date in any of its three forms (section 5.6.7).
 // It answers false when the field is missing, malformed, repeated with different
-// values, zero or in the past. Values saturate at 2^31-1 seconds.
+// values, zero or in the past, and the duration is then zero. Values saturate at
+// 2^31-1 seconds.
 func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 	values := h["Retry-After"]
 	if len(values) == 0 {
@@ -192,9 +198,9 @@ func RetryAfter(h http.Header, now time.Time) (time.Duration, bool) {
 		return time.Duration(s) * time.Second, s > 0
 	}
 	t, err := http.ParseTime(v)
-	if err != nil {
-		return 0, false
+	if err != nil || strings.Contains(v, "-") && !strings.HasSuffix(v, " GMT") {
+		return 0, false // net/http takes any zone in the RFC 850 form
 	}
-	d := min(t.Sub(now), maxRetryAfter)
+	d := min(max(t.Sub(now), 0), maxRetryAfter)
 	return d, d > 0
 }
