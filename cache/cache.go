@@ -1,57 +1,452 @@
 package cache
 
 import (
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"hash/maphash"
 	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
+const epochStripes = 1024
+
 // Cache applies the rules of RFC 9111 for a private cache to a [Store]. It is safe for concurrent use and
 // starts no goroutine.
-type Cache struct{ store Store }
+type Cache struct {
+	store  Store
+	start  time.Time
+	seed   maphash.Seed
+	secret [32]byte
+	chunks sync.Pool
+
+	// epochs count the writes to the URIs of each stripe. An answer asked for in one epoch is not stored in another:
+	// it may be from before the write.
+	epochs [epochStripes]atomic.Uint64
+}
 
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
 // stored no other can find.
-func New(store Store) *Cache { return &Cache{store: store} }
-
-// Window says how long after its lifetime an answer may still stand in for a failed one.
-type Window struct {
-	// MaxStale is what a host's owner allows where the origin says nothing (RFC 9111 section 4.2.4). Zero:
-	// only what the origin grants with stale-if-error (RFC 5861 section 4).
-	MaxStale time.Duration
-	// StaleLimit caps every grant, whoever made it. Zero means 24 h.
-	StaleLimit time.Duration
+func New(store Store) *Cache {
+	c := &Cache{store: store, start: time.Now(), seed: maphash.MakeSeed()}
+	rand.Read(c.secret[:]) // never fails
+	return c
 }
 
 // Failure is why an answer could not be had.
 type Failure struct {
-	// Err is the error, if the call ended in one. It becomes [Info.Cause].
+	// Err is the error, if the call ended in one. It becomes [Info.Cause]. Nothing is served in place of a
+	// certificate that was refused.
 	Err error
 	// Status is the status of the failed answer, if there was one: 500, 502, 503 or 504 (RFC 5861 section 4).
-	// Nothing is served in place of any other.
+	// Nothing is served in place of any other. With neither Err nor Status there is no failure.
 	Status int
 	// Detail is the detail parameter of Cache-Status (RFC 9211 section 2.8): breaker-open, bulkhead-full,
-	// timeout, dial-error, reset. An answer with a Status has stale-if-error.
+	// timeout, dial-error, reset. A stale answer in place of a Status has stale-if-error, a fresh one in place of a
+	// forwarded request has fallback.
 	Detail string
 	// Forwarded is true if the request was sent. It decides between hit and fwd (RFC 9211 section 2.1).
 	Forwarded bool
 }
 
-// Exchange is one call, from [Cache.Begin] to [Cache.Received] or [Cache.Serve].
-type Exchange struct{ key Key }
+// Exchange is one call, from [Cache.Begin] to [Cache.Received] or [Cache.Serve]. The zero Exchange is that of a call that
+// the cache has no part in.
+type Exchange struct {
+	key   Key
+	sent  time.Duration
+	epoch uint64
+	ask   control
+	role  role
 
-// Begin must be called before a request is sent.
-func (c *Cache) Begin(req *http.Request) Exchange { return Exchange{} }
+	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
+	conditional bool // the caller has a copy of its own
+}
 
-// Received is told the final answer of the call, before its caller sees it.
+type role uint8
+
+const (
+	bystander role = iota
+	reader         // GET and HEAD
+	writer         // everything that is not safe (RFC 9110 section 9.2.1)
+)
+
+// Begin must be called for every call before it is sent. It reads the URI's epoch, and for unsafe methods ends
+// it: what was asked for before must not be stored after.
+func (c *Cache) Begin(req *http.Request) Exchange {
+	x := Exchange{ask: nothing, role: reader}
+	switch req.Method {
+	case "", http.MethodGet, http.MethodHead:
+		x.inspect(req)
+	case http.MethodOptions, http.MethodTrace:
+		x.role = bystander
+	default:
+		x.role = writer
+	}
+	if x.role == bystander {
+		return x
+	}
+	key, ok := newKey(c.seed, req)
+	if !ok && (x.role == reader || key.hash == 0) {
+		x.role = bystander
+		return x
+	}
+	x.key = key
+	if x.role == writer {
+		c.epoch(key).Add(1)
+		return x
+	}
+	x.sent, x.epoch = c.now(), c.epoch(key).Load()
+	return x
+}
+
+// inspect reads what a GET or HEAD says about its reuse. One pass over the header is cheaper than a dozen lookups.
+func (x *Exchange) inspect(req *http.Request) {
+	if req.Body != nil && req.Body != http.NoBody {
+		x.role = bystander // the answer depends on what was sent
+		return
+	}
+	for name := range req.Header {
+		switch name {
+		case "Cache-Control", "Pragma":
+			x.ask = requestControl(req.Header)
+		case "Range", "If-Range", "If-Match", "If-Unmodified-Since":
+			x.partial = true
+		case "If-None-Match", "If-Modified-Since":
+			x.conditional = true
+		case "Upgrade", "X-Original-Url", "X-Rewrite-Url":
+			x.role = bystander // another URI, or no HTTP at all
+			return
+		case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override":
+			x.role = writer // a GET in name only
+			return
+		}
+	}
+}
+
+func (c *Cache) now() time.Duration { return time.Since(c.start) }
+
+func (c *Cache) epoch(k Key) *atomic.Uint64 { return &c.epochs[k.hash%epochStripes] }
+
+func (c *Cache) chunk() *chunk {
+	if b, ok := c.chunks.Get().(*chunk); ok {
+		return b
+	}
+	return new(chunk)
+}
+
+// Received is told the final answer of the call, before its caller sees it. It removes what the answer
+// supersedes, and after a successful write the URI (RFC 9111 section 4.4). It returns a [Capture] if the body
+// is worth keeping, nil if not: the answer may not be stored, or could never be served under w. An answer known
+// to have no body is stored at once.
 func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w Window) *Capture {
-	return nil
+	switch {
+	case x.role == writer:
+		c.invalidate(x, req, resp)
+		return nil
+	case x.role == bystander || !supersedes(resp.StatusCode):
+		return nil
+	}
+	e := c.entry(x, req, resp, w)
+	if e == nil {
+		c.supersede(x, req, resp)
+		return nil
+	}
+	if resp.Body == nil || resp.Body == http.NoBody {
+		c.commit(e)
+		return nil
+	}
+	capture := &Capture{entry: e, length: contentLength(resp), limit: c.store.MaxEntryBytes()}
+	for _, v := range c.store.Lookup(e.key, e.partition) {
+		if len(v.body) > 0 && slices.Equal(v.selectors, e.selectors) {
+			capture.prior = v.body
+		}
+	}
+	return capture
 }
 
-// Serve answers from the store after a failure, if that is allowed.
+// supersedes reports whether a status answers for the resource, so that an older answer is over.
+func supersedes(status int) bool {
+	return status >= 200 && status < 500 &&
+		status != http.StatusPartialContent && status != http.StatusNotModified && status != http.StatusTooManyRequests
+}
+
+// contentLength is the announced length of the body, or -1. Zero counts only if it was said, since it is also what a
+// RoundTripper leaves that never thought about it.
+func contentLength(resp *http.Response) int64 {
+	if resp.ContentLength == 0 && resp.Header.Get("Content-Length") != "0" {
+		return -1
+	}
+	return resp.ContentLength
+}
+
+// entry returns what is to be stored of an answer but for its body, or nil if nothing is.
+func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Window) *Entry {
+	if req.Method == http.MethodHead || x.ask.noStore {
+		return nil
+	}
+	says, omit := parseControl(resp.Header["Cache-Control"])
+	if says.noCache || !storable(resp.StatusCode, says) {
+		return nil
+	}
+	window := w.granted(nothing, says)
+	_, timed := lifetime(resp.Header, says, time.Time{})
+	if window == 0 && !timed || !timed && !lasting(resp.StatusCode) {
+		return nil // the quickest way out, for what is most of the traffic where nothing is configured
+	}
+	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() || eventStream(resp.Header) {
+		return nil
+	}
+	vary, ok := varyNames(resp.Header["Vary"])
+	if !ok {
+		return nil
+	}
+	if len(resp.Header["Content-Encoding"]) > 0 && !slices.Contains(vary, "Accept-Encoding") {
+		vary = append(vary, "Accept-Encoding") // not everyone can read it, whether the origin says so or not
+	}
+	wall := time.Now()
+	now := wall.Sub(c.start)
+	date := wall
+	if lines := resp.Header["Date"]; len(lines) > 0 {
+		if date, ok = parseDate(lines); !ok {
+			return nil
+		}
+	}
+	e := &Entry{
+		owner:        c,
+		key:          x.key,
+		status:       int16(resp.StatusCode),
+		uncompressed: resp.Uncompressed,
+		timed:        timed,
+		control:      says,
+		sent:         x.sent,
+		received:     now,
+		epoch:        x.epoch,
+		date:         date.Unix(),
+		age:          initialAge(resp.Header, date, wall, now-x.sent),
+	}
+	e.lifetime, _ = lifetime(resp.Header, says, date)
+	if e.lifetime-e.age+window <= 0 {
+		return nil
+	}
+	e.useless = now + e.lifetime - e.age + window
+	if !e.describe(req, resp, omit, vary, wall) {
+		return nil
+	}
+	e.partition = partition(c.secret[:], req)
+	return e
+}
+
+// storable reports whether an answer of this status may be stored (RFC 9111 section 3). must-understand lets a cache that knows the
+// status ignore no-store (section 5.2.2.3). 4xx answers are left out: a fallback is for the last good one.
+func storable(status int, says control) bool {
+	known := lasting(status) || status == http.StatusFound || status == http.StatusTemporaryRedirect
+	return known && (!says.noStore || says.mustUnderstand)
+}
+
+// lasting statuses may be stored without an explicit lifetime (RFC 9110 section 15.1).
+func lasting(status int) bool {
+	switch status {
+	case http.StatusOK, http.StatusNonAuthoritativeInfo, http.StatusNoContent,
+		http.StatusMultipleChoices, http.StatusMovedPermanently, http.StatusPermanentRedirect:
+		return true
+	}
+	return false
+}
+
+// whole reports whether the end of the body can be told from its loss, and nothing follows it. A body that ends with the connection
+// (RFC 9112 section 8) looks the same cut short.
+func whole(resp *http.Response) bool {
+	closeDelimited := resp.ProtoMajor == 1 && resp.ContentLength < 0 && !resp.Uncompressed &&
+		!slices.Contains(resp.TransferEncoding, "chunked")
+	return !closeDelimited && len(resp.Trailer) == 0 && len(resp.Header["Trailer"]) == 0
+}
+
+// eventStream reports whether the body is a live stream, of which a recording is no answer.
+func eventStream(h http.Header) bool {
+	kind := h.Get("Content-Type")
+	return strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "multipart/x-mixed-replace")
+}
+
+// commit stores an answer, or removes the one that it would have replaced.
+func (c *Cache) commit(e *Entry) {
+	if !c.store.Put(e) {
+		c.replace(e)
+	}
+}
+
+// replace removes what e would have replaced.
+func (c *Cache) replace(e *Entry) {
+	for _, v := range c.store.Lookup(e.key, e.partition) {
+		if !v.newer(e) && slices.Equal(v.selectors, e.selectors) {
+			c.store.Delete(v)
+		}
+	}
+}
+
+// supersede removes what an answer that is not stored would have replaced, lest an outage bring it back. Where the
+// answer says that the old one is gone (it is no success), older answers still on their way are not stored either;
+// where it is merely not storable, only if there was something: most traffic is like that, and stripes are shared.
+func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
+	head := req.Method == http.MethodHead
+	if head && resp.StatusCode == http.StatusMethodNotAllowed {
+		return
+	}
+	if resp.StatusCode >= 300 {
+		c.epoch(x.key).Add(1)
+	}
+	if c.store.Len() == 0 {
+		return
+	}
+	confirmed := false // a HEAD that may be stored leaves the GET's answer, if it is still that one
+	if head && resp.StatusCode == http.StatusOK {
+		says, _ := parseControl(resp.Header["Cache-Control"])
+		confirmed = !says.noStore
+	}
+	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) {
+			continue
+		}
+		c.epoch(x.key).Add(1)
+		c.store.Delete(e)
+	}
+}
+
+// invalidate removes the URI of a successful write, and those it says it has changed on the same origin.
+func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) {
+	if resp.StatusCode < 200 || resp.StatusCode >= 400 {
+		return
+	}
+	c.forget(x.key)
+	for _, name := range [...]string{"Location", "Content-Location"} {
+		for _, ref := range resp.Header[name] {
+			u, err := req.URL.Parse(ref)
+			if err == nil && sameOrigin(u, req) {
+				c.forget(x.key.at(c.seed, u))
+			}
+		}
+	}
+}
+
+func (c *Cache) forget(k Key) {
+	c.epoch(k).Add(1)
+	c.store.DeleteAll(k)
+}
+
+func sameOrigin(u *url.URL, req *http.Request) bool {
+	if u.Scheme != req.URL.Scheme {
+		return false
+	}
+	host := authority(u.Scheme, u.Host)
+	return host == authority(u.Scheme, req.URL.Host) || req.Host != "" && host == authority(u.Scheme, req.Host)
+}
+
+// Serve answers from the store after a failure, if the origin or w allow it and nothing forbids it: a fresh answer, or
+// one not staler than the first that was given of the request's stale-if-error, its max-stale, the response's
+// stale-if-error and w.MaxStale, in any case w.StaleLimit. It never blocks.
+//
+// It returns false for a caller who has gone, for requests for a part (Range, If-Range) or with a
+// precondition (If-Match, If-Unmodified-Since), and for a no-cache or max-age=0 without stale-if-error or max-stale. A
+// caller with If-None-Match or If-Modified-Since has a copy of its own: it gets the whole stored answer, never an
+// invented 304, and only if that is not older than its copy: it has the named ETag, or a Last-Modified not
+// before the named date.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {
-	return nil, false
+	if x.role != reader || x.partial || x.ask.noStore || c.store.Len() == 0 || !why.served() || gone(req) {
+		return nil, false
+	}
+	e := c.find(x, req)
+	if e == nil || x.conditional && e.outdates(req) {
+		return nil, false
+	}
+	wall := time.Now()
+	now := wall.Sub(c.start)
+	if !w.allows(x.ask, e.control, e.ageAt(now), e.ttlAt(now)) {
+		if now > e.useless {
+			c.store.Delete(e)
+		}
+		return nil, false
+	}
+	return e.response(req, wall, why), true
 }
 
-// OnlyIfCached answers a request that must not be forwarded: it says only-if-cached (RFC 9111 section 5.2.1.7).
-// It returns false for every other request.
-func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bool) { return nil, false }
+// OnlyIfCached answers a request that must not be forwarded because it says only-if-cached: from the store, while
+// fresh or within its own max-stale, or with a 504 (RFC 9111 section 5.2.1.7). It returns false for every other request. Ask it
+// between Begin and sending.
+func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bool) {
+	if x.role != reader || !x.ask.onlyIfCached {
+		return nil, false
+	}
+	if e := c.find(x, req); e != nil && !x.partial && !x.ask.noStore && !(x.conditional && e.outdates(req)) {
+		wall, ask := time.Now(), x.ask
+		now := wall.Sub(c.start)
+		ask.staleIfError = absent // nothing has failed
+		if ask.maxStale == absent {
+			ask.maxStale = 0
+		}
+		if (Window{}).allows(ask, e.control, e.ageAt(now), e.ttlAt(now)) {
+			return e.response(req, wall, Failure{}), true
+		}
+	}
+	return &http.Response{
+		Status:     "504 Gateway Timeout",
+		StatusCode: http.StatusGatewayTimeout,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{"Cache-Status": {product + "; detail=only-if-cached"}},
+		Body:       http.NoBody,
+		Request:    req,
+	}, true
+}
+
+// find is the newest stored answer to a request.
+func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
+	var best *Entry
+	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+		if e.matches(req) && (best == nil || e.date > best.date || e.date == best.date && e.sent > best.sent) {
+			best = e
+		}
+	}
+	return best
+}
+
+// served reports whether an answer may stand in for this failure at all.
+func (f Failure) served() bool {
+	switch f.Status {
+	case 0:
+		return f.Err != nil && !untrusted(f.Err)
+	case http.StatusInternalServerError, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	}
+	return false
+}
+
+// untrusted reports whether err, or what it wraps, is a refused certificate. Serving through one would help whoever
+// stands in between.
+func untrusted(err error) bool {
+	switch e := err.(type) {
+	case nil:
+		return false
+	case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
+		return true
+	case interface{ Unwrap() error }:
+		return untrusted(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		return slices.ContainsFunc(e.Unwrap(), untrusted)
+	}
+	return false
+}
+
+// gone reports whether nobody waits for the answer any more.
+func gone(req *http.Request) bool {
+	select {
+	case <-req.Cancel:
+		return true
+	default:
+		return req.Context().Err() != nil
+	}
+}

@@ -1,25 +1,162 @@
 package cache
 
+import (
+	"bytes"
+	"slices"
+	"sync"
+)
+
+const chunkSize = 32 << 10
+
+type chunk [chunkSize]byte
+
 // Capture collects the body of an answer while its caller reads it, and stores both when the body is known to
 // be whole (RFC 9111 section 3.3). Every method may be called on a nil Capture, at any time, from any
 // goroutine; once it is settled, by Complete, Discard or Trailers, the rest does nothing.
-type Capture struct{}
+type Capture struct {
+	mu sync.Mutex // guards all below
+
+	entry  *Entry // without its body; nil once settled
+	size   int64  // bytes of body seen
+	length int64  // Content-Length, or -1
+	limit  int64
+
+	// prior is the stored body that this one has so far been equal to. Most answers are the same as the last
+	// time, and comparing is cheaper than copying, but what is kept never depends on it.
+	prior  []byte
+	buf    []byte   // when the length is known
+	chunks []*chunk // when it is not
+}
 
 // Write copies p, the next piece of the body. It never fails and always reports len(p).
-func (c *Capture) Write(p []byte) (int, error) { return len(p), nil }
+func (c *Capture) Write(p []byte) (int, error) {
+	if c == nil {
+		return len(p), nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entry == nil {
+		return len(p), nil
+	}
+	at := c.size
+	c.size += int64(len(p))
+	switch {
+	case c.size > c.limit:
+		c.refuse()
+	case c.length >= 0 && c.size > c.length:
+		c.settle()
+	case c.prior != nil:
+		if c.size <= int64(len(c.prior)) && bytes.Equal(c.prior[at:c.size], p) {
+			break
+		}
+		same := c.prior[:at]
+		c.prior = nil
+		c.keep(same, 0)
+		c.keep(p, at)
+	default:
+		c.keep(p, at)
+	}
+	return len(p), nil
+}
 
-// NeedsEnd reports whether a caller's Close came before anyone could know that the body is whole: its
+// keep appends p, which begins at offset at.
+func (c *Capture) keep(p []byte, at int64) {
+	if c.length >= 0 {
+		if c.buf == nil {
+			c.buf = slices.Grow(c.buf, int(c.length))
+		}
+		c.buf = append(c.buf, p...)
+		return
+	}
+	for len(p) > 0 {
+		off := at % chunkSize
+		if off == 0 {
+			c.chunks = append(c.chunks, c.entry.owner.chunk())
+		}
+		n := copy(c.chunks[len(c.chunks)-1][off:], p)
+		p, at = p[n:], at+int64(n)
+	}
+}
+
+// whole is the body that was kept.
+func (c *Capture) whole() []byte {
+	switch {
+	case c.prior != nil && c.size == int64(len(c.prior)):
+		return c.prior
+	case c.prior != nil:
+		return append([]byte(nil), c.prior[:c.size]...)
+	case c.length >= 0:
+		return c.buf
+	}
+	b := slices.Grow([]byte(nil), int(c.size))
+	for _, chunk := range c.chunks {
+		b = append(b, chunk[:min(chunkSize, c.size-int64(len(b)))]...)
+	}
+	return b
+}
+
+// NeedsEnd reports whether a caller's Close comes before anyone can know that the body is whole: its
 // length is unknown and no limit is passed. Reading on for a moment (4 KiB, 25 ms) is worthwhile then: JSON
 // decoders stop at the last brace.
-func (c *Capture) NeedsEnd() bool { return false }
+func (c *Capture) NeedsEnd() bool {
+	if c == nil {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entry != nil && c.length < 0
+}
 
 // Complete stores the answer. Without eof, which is to say the caller closed the body early, only if a known
 // Content-Length was reached.
-func (c *Capture) Complete(eof bool) {}
+func (c *Capture) Complete(eof bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entry == nil {
+		return
+	}
+	if c.size == c.length || eof && c.length < 0 {
+		c.entry.body = c.whole()
+		c.entry.owner.commit(c.entry)
+	}
+	c.settle()
+}
 
 // Discard forgets the answer, for any error. What was stored before stays.
-func (c *Capture) Discard() {}
+func (c *Capture) Discard() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.settle()
+}
 
-// Trailers tells that trailers arrived after the body. An answer without its trailers is not whole and they are not
+// Trailers tells that trailers arrived after the body. An answer is not whole without its trailers, and they are not
 // stored, so the answer is not either; it still removes what it supersedes.
-func (c *Capture) Trailers() {}
+func (c *Capture) Trailers() {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refuse()
+}
+
+// refuse ends the capture of a good answer that cannot be stored, which removes the older one like any other.
+func (c *Capture) refuse() {
+	if c.entry != nil {
+		c.entry.owner.replace(c.entry)
+	}
+	c.settle()
+}
+
+func (c *Capture) settle() {
+	for _, chunk := range c.chunks {
+		c.entry.owner.chunks.Put(chunk)
+	}
+	c.entry, c.prior, c.buf, c.chunks = nil, nil, nil, nil
+}

@@ -1,7 +1,12 @@
 package cache
 
 import (
+	"bytes"
+	"context"
+	"io"
 	"net/http"
+	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,15 +15,16 @@ type Info struct {
 	// FromCache is true for every answer from the store.
 	FromCache bool
 	// Stale is true once the answer is older than the lifetime its origin gave it (RFC 9111 section 4.2).
+	// One without a lifetime is stale from the start.
 	Stale bool
 	// AsOf is when the origin made or last confirmed the answer, by the local clock: now less Age.
 	AsOf time.Time
 	// Age is the time since then (RFC 9111 section 4.2.3).
 	Age time.Duration
-	// TTL is the lifetime that is left; negative when stale. An answer without an explicit lifetime has
-	// had none from the start.
+	// TTL is the lifetime that is left; negative when stale.
 	TTL time.Duration
-	// Cause is the failure that the answer stands in for. It is masked, not solved: log it.
+	// Cause is the failure that the answer stands in for. It is masked, not mended: log it. Nil if there was
+	// none (only-if-cached).
 	Cause error
 }
 
@@ -26,4 +32,177 @@ type Info struct {
 // response. It finds the Info in the response's Body, or, for callers with an http.Client.Timeout (which
 // wraps the Body), in the context of the response's Request. It finds nothing when something else between the
 // store and the caller has replaced both; Cache-Status is left then.
-func FromResponse(resp *http.Response) (Info, bool) { return Info{}, false }
+func FromResponse(resp *http.Response) (Info, bool) {
+	if resp == nil {
+		return Info{}, false
+	}
+	if b, ok := resp.Body.(*body); ok {
+		return b.info, true
+	}
+	if resp.Request == nil {
+		return Info{}, false
+	}
+	b, ok := resp.Request.Context().Value(infoKey{}).(*body)
+	if !ok {
+		return Info{}, false
+	}
+	return b.info, true
+}
+
+type infoKey struct{}
+
+// body is the Body of an answer from the store: a reader of the shared bytes, and the Info.
+type body struct {
+	reader bytes.Reader
+	closed atomic.Bool
+	info   Info
+	status statusError
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.reader.Read(p)
+}
+
+// WriteTo spares io.Copy its buffer.
+func (b *body) WriteTo(w io.Writer) (int64, error) {
+	if b.closed.Load() {
+		return 0, http.ErrBodyReadAfterClose
+	}
+	return b.reader.WriteTo(w)
+}
+
+func (b *body) Close() error {
+	b.closed.Store(true)
+	return nil
+}
+
+// statusError is the cause when the failure was an answer.
+type statusError struct{ code int }
+
+func (e *statusError) Error() string {
+	return "origin answered " + strconv.Itoa(e.code) + " " + http.StatusText(e.code)
+}
+
+// response makes the answer to req from e.
+func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.Response {
+	now := wall.Sub(e.owner.start)
+	age, ttl := e.ageAt(now), e.ttlAt(now)
+	b := &body{info: Info{
+		FromCache: true,
+		Stale:     ttl <= 0,
+		AsOf:      wall.Add(-age).Round(0),
+		Age:       age,
+		TTL:       ttl,
+		Cause:     why.Err,
+	}}
+	if why.Err == nil && why.Status != 0 {
+		b.status.code = why.Status
+		b.info.Cause = &b.status
+	}
+	if req.Method != http.MethodHead {
+		b.reader.Reset(e.body)
+	}
+	if req.Cancel != nil {
+		req = req.WithContext(context.WithValue(req.Context(), infoKey{}, b))
+	}
+	return &http.Response{
+		Status:        e.statusText,
+		StatusCode:    int(e.status),
+		Proto:         e.proto,
+		ProtoMajor:    int(e.major),
+		ProtoMinor:    int(e.minor),
+		Header:        e.headerAt(age, why.cacheStatus(ttl, e.timed)),
+		Body:          b,
+		ContentLength: int64(len(e.body)),
+		Uncompressed:  e.uncompressed,
+		Request:       req,
+	}
+}
+
+// headerAt is a header of its own for one answer: what was stored, Age, and one more member of Cache-Status.
+func (e *Entry) headerAt(age time.Duration, cacheStatus string) http.Header {
+	h := make(http.Header, len(e.header)+2)
+	values := make([]string, 0, len(e.header)+2)
+	add := func(name string, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	labelled := false
+	for i := 0; i < len(e.header); {
+		name, start := e.header[i].name, len(values)
+		for ; i < len(e.header) && e.header[i].name == name; i++ {
+			values = append(values, e.header[i].value)
+		}
+		if name == "Cache-Status" {
+			values = append(values, cacheStatus)
+			labelled = true
+		}
+		h[name] = values[start:len(values):len(values)]
+	}
+	if !labelled {
+		add("Cache-Status", cacheStatus)
+	}
+	add("Age", strconv.FormatInt(int64(age/time.Second), 10))
+	return h
+}
+
+const product = "watertight"
+
+// cacheStatus is the member of Cache-Status for an answer that stands in for a failure (RFC 9211).
+func (f Failure) cacheStatus(ttl time.Duration, timed bool) string {
+	var room [128]byte
+	b := append(room[:0], product...)
+	detail := f.Detail
+	switch {
+	case !f.Forwarded:
+		b = append(b, "; hit"...)
+	case ttl > 0:
+		// The stored answer could have been used and by configuration was not. fwd=request would say that the
+		// request's directives asked for that.
+		b, detail = append(b, "; fwd=bypass"...), "fallback"
+	default:
+		b = append(b, "; fwd=stale"...)
+		if f.Status != 0 {
+			b = append(b, "; fwd-status="...)
+			b, detail = strconv.AppendInt(b, int64(f.Status), 10), "stale-if-error"
+		}
+	}
+	if timed {
+		b = append(b, "; ttl="...)
+		b = strconv.AppendInt(b, floorSeconds(ttl), 10)
+	}
+	if detail != "" {
+		b = appendItem(append(b, "; detail="...), detail)
+	}
+	return string(b)
+}
+
+// floorSeconds rounds down, so that an answer with a ttl of 0 or more and a fraction is still fresh.
+func floorSeconds(d time.Duration) int64 {
+	s := int64(d / time.Second)
+	if d < 0 && d%time.Second != 0 {
+		s--
+	}
+	return s
+}
+
+// appendItem appends s as a token of RFC 8941 section 3.3.4 if it is one, and as a string if not, without what a string cannot
+// have.
+func appendItem(b []byte, s string) []byte {
+	if c := s[0] | 0x20; ('a' <= c && c <= 'z' || s[0] == '*') && isToken(s) {
+		return append(b, s...)
+	}
+	b = append(b, '"')
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+		case ' ' <= c && c <= '~':
+			b = append(b, c)
+		}
+	}
+	return append(b, '"')
+}

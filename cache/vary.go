@@ -1,0 +1,102 @@
+package cache
+
+import (
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strings"
+)
+
+const (
+	maxVariants  = 16
+	maxSelectors = 32
+
+	// missing is the value of a selector for a field that the request did not have. No field value is like it.
+	missing = "\x00"
+)
+
+// field is one line of a header, or one selector: a request field named by Vary with its value in normal form.
+type field struct{ name, value string }
+
+// varyNames reads Vary (RFC 9110 section 12.5.5) into canonical names, without repeats and without those that the
+// partition covers already. It returns false when no request can be known to match: a star, or a member that is no name.
+func varyNames(lines []string) ([]string, bool) {
+	var names []string
+	for _, line := range lines {
+		for member := range strings.SplitSeq(line, ",") {
+			member = trim(member)
+			if member == "" {
+				continue
+			}
+			if member == "*" || !isToken(member) {
+				return nil, false
+			}
+			name := textproto.CanonicalMIMEHeaderKey(member)
+			if identifying(name) || slices.Contains(names, name) {
+				continue
+			}
+			if len(names) == maxSelectors {
+				return nil, false
+			}
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names, true
+}
+
+// selects reports whether a request has the value of a selector.
+func (f field) selects(h http.Header) bool {
+	values := h[f.name]
+	if len(values) == 1 && values[0] == f.value {
+		return true
+	}
+	return normal(f.name, values) == f.value
+}
+
+// normal is the value of a request field in the form in which two that mean the same are equal (RFC 9111 section 4.1).
+func normal(name string, values []string) string {
+	if len(values) == 0 {
+		return missing
+	}
+	unordered := name == "Accept-Language" || name == "Accept-Encoding" || name == "Accept-Charset"
+	if len(values) == 1 && !strings.ContainsAny(values[0], ", \t") && !unordered {
+		return values[0]
+	}
+	if slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, `"`) }) {
+		return strings.Join(values, ", ") // spaces and commas in quotes mean something
+	}
+	var members []string
+	for _, value := range values {
+		if unordered {
+			value = strings.ToLower(value)
+		}
+		for member := range strings.SplitSeq(value, ",") {
+			if member = trim(member); member != "" {
+				members = append(members, member)
+			}
+		}
+	}
+	if unordered {
+		slices.Sort(members)
+	}
+	if len(members) == 1 {
+		return members[0]
+	}
+	return strings.Join(members, ",")
+}
+
+// isToken reports whether s is a token of RFC 9110 section 5.6.2.
+func isToken(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isTokenByte(s[i]) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isTokenByte(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+}
