@@ -52,7 +52,7 @@ func ExamplePolicy_Validate() {
 	// first: Breaker.FailureRate 50
 }
 
-// The table of two policies to start from. What it does not list is zero.
+// What the table does not list is zero.
 func TestDefaultAndServiceAreTheTable(t *testing.T) {
 	type row struct{ def, service any }
 	same := func(v any) row { return row{v, v} }

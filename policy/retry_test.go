@@ -132,8 +132,8 @@ func FuzzDelay(f *testing.F) {
 		got := big.NewInt(int64(policy.Retry{Base: time.Duration(base), Max: time.Duration(most)}.Delay(retry, random)))
 		base = max(base, 0)
 		upper := new(big.Int).Lsh(big.NewInt(base), uint(min(max(retry, 0), 64)))
-		if cap := big.NewInt(most); most > 0 && upper.Cmp(cap) > 0 {
-			upper = cap
+		if limit := big.NewInt(most); most > 0 && upper.Cmp(limit) > 0 {
+			upper = limit
 		}
 		lower := big.NewInt(base / 2)
 		if lower.Cmp(upper) > 0 { // Max below Base/2, which Validate refuses
@@ -145,7 +145,7 @@ func FuzzDelay(f *testing.F) {
 	})
 }
 
-// Row 30 of the case book: a server must not be able to choose a wait of hours.
+// A server must not be able to choose a wait of hours.
 func TestRetryAfterRaisesTheDelayUpToItsLimit(t *testing.T) {
 	const ms, s = time.Millisecond, time.Second
 	service := policy.Service().Retry
@@ -377,8 +377,8 @@ func TestBudgetRefillStaysFinite(t *testing.T) {
 	}
 }
 
-// The design's promise: with 1,000 calls that all fail once in twenty, retries add
-// no more than a fifth and what a second puts in.
+// However many calls ask for one, retries add no more than a fifth of the calls
+// that succeed, and the burst.
 func TestBudgetBoundsRetriesToItsShare(t *testing.T) {
 	b := policy.Budget{Ratio: 0.2}
 	tokens, retries := float64(policy.BudgetBurst), 0
