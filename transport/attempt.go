@@ -1,0 +1,290 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// attempt is one attempt of a call: what it holds, its clock, and the context
+// that its request carries, by which the layers find it.
+//
+// Its life: init, then the layers from the breaker down admit it, then start,
+// answered (headers or an error), and end, exactly once, when its body has ended
+// in whatever way. The watch in timeout.go runs from start to end.
+type attempt struct {
+	parent context.Context // the call's, or what the observer made of it
+	call   *call
+	number int  // from 1
+	fresh  bool // wants a connection of its own, outside the pool
+
+	// What the breaker and the bulkhead handed out, given back by end.
+	ticket  ticket
+	permit  bool // of the host
+	shared  bool // of the process
+	held    bool // either, for the gauge
+	pool    *pool
+	settled atomic.Bool
+
+	mu        sync.Mutex // guards what follows
+	std       context.Context
+	cancel    context.CancelCauseFunc // of std
+	stopped   bool                    // cancelled, be it before std was made
+	clock     clock
+	timer     *time.Timer
+	expired   *Error // the limit that fired
+	started   bool
+	ended     bool
+	slow      bool           // its age has passed SlowCall
+	asked     bool           // net/http wants a connection for it
+	conn      bool           // it has one
+	reused    bool           // which was used before
+	discarded bool           // its response is not wanted any more
+	faulty    bool           // the request itself is at fault
+	stream    bool           // exempt from all limits but those on connecting and StreamIdle
+	shadowed  bool           // a limit in shadow mode was reported
+	closed    bool           // the body was closed, by the caller or for being forgotten
+	readErr   error          // what reads of the body give from now on
+	resp      *http.Response // the base's
+	status    int
+	capture   *cache.Capture
+	lease     time.Duration // when a probe is judged at the latest
+	handed    *call         // ends with this attempt's body
+}
+
+type attemptKey struct{}
+
+// init makes the zero attempt one of a call.
+func (a *attempt) init(c *call) {
+	a.call, a.parent = c, c.ctx
+	a.number = 1
+}
+
+// next returns the attempt after a; after a timeout it does not trust the pool.
+func (a *attempt) next(timedOut bool) *attempt {
+	n := &attempt{}
+	n.init(a.call)
+	n.number, n.fresh = a.number+1, timedOut
+	return n
+}
+
+// request is req as this attempt sends it: a copy that carries the attempt.
+func (a *attempt) request(req *http.Request) *http.Request {
+	t := a.call.h.t
+	if t.observer != nil {
+		h := req.Header.Clone()
+		if h == nil {
+			h = http.Header{}
+		}
+		a.parent = t.started(a.call.ctx, Start{Host: a.call.h.name, Attempt: a.number, Request: req, Header: h})
+		req = req.WithContext(a)
+		req.Header = h
+		return req
+	}
+	req = req.WithContext(a)
+	if req.Header == nil {
+		req.Header = http.Header{}
+	}
+	return req
+}
+
+// attemptOf finds the attempt of a request between the layers.
+func attemptOf(req *http.Request) *attempt {
+	return req.Context().(*attempt)
+}
+
+// The attempt is the context of its request. The context of the standard library
+// that can be cancelled is only made when somebody waits for it, which a base
+// that answers at once does not.
+
+// Deadline is the caller's.
+func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
+
+// Done is closed when the caller leaves, a limit fires, or the attempt ends.
+func (a *attempt) Done() <-chan struct{} { return a.standard().Done() }
+
+// Err follows Done.
+func (a *attempt) Err() error {
+	a.mu.Lock()
+	std, stopped := a.std, a.stopped
+	a.mu.Unlock()
+	switch {
+	case std != nil:
+		return std.Err()
+	case stopped:
+		return context.Canceled
+	}
+	return a.parent.Err()
+}
+
+// Value is the caller's, but for the attempt itself.
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	a.mu.Lock()
+	std := a.std
+	a.mu.Unlock()
+	if std != nil {
+		return std.Value(key)
+	}
+	return a.parent.Value(key)
+}
+
+func (a *attempt) standard() context.Context {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.std == nil {
+		a.std, a.cancel = context.WithCancelCause(a.parent)
+		if a.stopped {
+			a.cancel(context.Canceled)
+		}
+	}
+	return a.std
+}
+
+// stop cancels the attempt's context.
+func (a *attempt) stop() {
+	a.mu.Lock()
+	cancel := a.cancel
+	a.stopped = true
+	a.mu.Unlock()
+	if cancel != nil {
+		cancel(context.Canceled)
+	}
+}
+
+// start begins the attempt's clock; it has its permit.
+func (a *attempt) start() {
+	a.call.sent++
+	a.call.h.active.Add(1)
+	a.call.h.counts.attempts.Add(1)
+	if a.number > 1 {
+		a.call.h.counts.retries.Add(1)
+	}
+	now := a.call.h.t.now()
+	a.mu.Lock()
+	a.started = true
+	a.clock.begin(now)
+	a.watch(now)
+	a.mu.Unlock()
+}
+
+// How an attempt ended, where it is not an error.
+type ending uint8
+
+const (
+	endEOF     ending = iota // the body is complete
+	endClosed                // the caller, or a layer, has closed the body early
+	endBroken                // by an error, in err
+	endLeaked                // the caller forgot the body
+	endHeaders               // there is no body, or it is not ours to watch
+	endPanic                 // the base panicked or called runtime.Goexit
+)
+
+// end gives back what the attempt holds and settles its verdict, once. It must
+// not be called with mu held.
+func (a *attempt) end(how ending, err error) {
+	h := a.call.h
+	now := h.t.now()
+	a.mu.Lock()
+	if a.ended || !a.started {
+		a.mu.Unlock()
+		return
+	}
+	a.ended = true
+	a.clock.shift(now, phaseDone, false)
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	duration := now - a.clock.start
+	a.call.free += a.clock.free
+	a.call.bytes += a.clock.bytes
+	if how == endBroken && a.resp == nil && a.pool != nil && !a.asked { // net/http refused it
+		a.faulty = true
+	}
+	a.call.faulty = a.faulty
+	resp, handed, pool := a.resp, a.handed, a.pool
+	doubtful := a.expired != nil && a.reused // the connection that it used
+	if how != endEOF && how != endClosed {
+		a.capture.Discard()
+	}
+	a.mu.Unlock()
+
+	verdict, slow := a.judge(how, err, now)
+	h.bulkhead.giveBack(a)
+	if pool != nil {
+		if doubtful && !pool.heardSince(a.clock.start) {
+			h.pools.retire(pool)
+		}
+		pool.release()
+	}
+	if !(how == endHeaders && statusOf(resp) == http.StatusSwitchingProtocols) {
+		a.stop()
+	}
+	h.release()
+	if h.t.observer != nil {
+		h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
+			Duration: duration, Status: statusOf(resp), Err: err})
+		if handed != nil {
+			handed.end(statusOf(resp), err)
+		}
+	}
+}
+
+// judge settles the verdict of an attempt that ends.
+func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdict, bool) {
+	b := a.call.h.breaker
+	a.mu.Lock()
+	late := a.late(now)
+	newlySlow := late && !a.slow
+	a.slow = a.slow || late
+	resp, faulty, slow, ours, discarded := a.resp, a.faulty, a.slow, a.expired != nil, a.discarded
+	a.mu.Unlock()
+	if newlySlow {
+		b.slow(a, now)
+	}
+	verdict := policy.Neutral
+	switch {
+	case how == endPanic || faulty:
+	case !ours && a.call.gone() != nil:
+		b.left(a, now, slow)
+	case how == endBroken && !discarded:
+		verdict = b.verdict(resp, err)
+	default:
+		verdict = b.verdict(resp, nil)
+	}
+	b.settle(a, verdict, slow, resp, err, now)
+	return verdict, slow
+}
+
+// attemptLayer does the attempt itself: it starts its clock, and ties what the
+// layers above hold to the end of the body. It is never off, since permits and
+// verdicts end here even where there is no limit.
+type attemptLayer struct {
+	next http.RoundTripper
+}
+
+func newAttempt(next http.RoundTripper, _ *host) http.RoundTripper {
+	return &attemptLayer{next}
+}
+
+func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req)
+	a.start()
+	returned := false
+	defer func() {
+		if !returned {
+			a.end(endPanic, nil)
+		}
+	}()
+	a.watchUpload(req)
+	resp, err := l.next.RoundTrip(req)
+	returned = true
+	return a.answered(resp, err)
+}

@@ -1,0 +1,275 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-cleanhttp"
+)
+
+// base is the innermost layer: it hands the attempt to the host's pool of
+// connections, or to a RoundTripper that is not an *http.Transport.
+type base struct {
+	h *host
+}
+
+func newBase(h *host) http.RoundTripper {
+	if h.t.pooled == nil {
+		return h.t.base
+	}
+	return &base{h}
+}
+
+func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req)
+	p := l.h.pools.acquire(l.h, a.fresh)
+	a.mu.Lock()
+	a.pool = p
+	a.mu.Unlock()
+	ctx := httptrace.WithClientTrace(a, a.trace())
+	return p.transport.RoundTrip(req.WithContext(ctx))
+}
+
+// trace follows the phases of an attempt through net/http. A dial goes on when
+// its request has found another connection, so that what it reports after that
+// is not about this attempt any more.
+func (a *attempt) trace() *httptrace.ClientTrace {
+	move := func(p phase, from ...phase) {
+		now := a.call.h.t.now()
+		a.mu.Lock()
+		if !a.ended && slices.Contains(from, a.clock.phase) {
+			a.clock.shift(now, p, a.clock.uploading)
+		}
+		a.mu.Unlock()
+	}
+	return &httptrace.ClientTrace{
+		GetConn: func(string) {
+			a.mu.Lock()
+			a.asked, a.conn = true, false
+			a.mu.Unlock()
+			move(phaseConnect, phaseWrite, phaseHeader)
+		},
+		TLSHandshakeStart: func() { move(phaseTLS, phaseConnect) },
+		TLSHandshakeDone:  func(tls.ConnectionState, error) { move(phaseConnect, phaseTLS) },
+		GotConn: func(info httptrace.GotConnInfo) {
+			a.mu.Lock()
+			a.conn, a.reused = true, info.Reused
+			a.mu.Unlock()
+			move(phaseWrite, phaseConnect, phaseTLS)
+			if info.WasIdle {
+				a.pool.took()
+			}
+		},
+		WroteRequest: func(httptrace.WroteRequestInfo) { move(phaseHeader, phaseWrite) },
+		GotFirstResponseByte: func() {
+			a.pool.hear(a.call.h.t.now())
+		},
+		PutIdleConn: func(err error) {
+			if err == nil {
+				a.pool.put()
+			}
+		},
+	}
+}
+
+// pools is a host's pool of connections; a dead one is retired and replaced.
+type pools struct {
+	mu      sync.Mutex // guards the replacement of current
+	current atomic.Pointer[pool]
+}
+
+// pool is an *http.Transport of one host.
+type pool struct {
+	transport *http.Transport
+	idle      *idleConns
+	h         *host
+	heard     atomic.Int64 // the clock when the peer last said anything
+	active    atomic.Int64 // attempts that use it
+	retired   atomic.Bool  // finishes its streams, and is closed after the last
+	parked    atomic.Int64 // idle connections, as far as they can be seen
+}
+
+// acquire returns the host's pool, or with fresh one of its own for a single
+// attempt: a retry after a timeout, and every probe, does not trust the
+// connections that are there.
+func (ps *pools) acquire(h *host, fresh bool) *pool {
+	if fresh {
+		p := h.newPool(true)
+		p.active.Add(1)
+		return p
+	}
+	for {
+		p := ps.current.Load()
+		if p == nil {
+			ps.mu.Lock()
+			if p = ps.current.Load(); p == nil {
+				p = h.newPool(false)
+				ps.current.Store(p)
+			}
+			ps.mu.Unlock()
+		}
+		p.active.Add(1)
+		if !p.retired.Load() {
+			return p
+		}
+		p.release()
+	}
+}
+
+// retire takes a pool out of use: its idle connections are closed now, the others
+// when their last stream is done.
+func (ps *pools) retire(p *pool) {
+	if p == nil || !ps.current.CompareAndSwap(p, nil) {
+		return
+	}
+	p.retired.Store(true)
+	p.close()
+}
+
+// giveBack retires the pool of a host that is not in use.
+func (ps *pools) giveBack() {
+	if p := ps.current.Load(); p != nil && p.active.Load() == 0 {
+		ps.retire(p)
+	}
+}
+
+func (h *host) closeIdle() {
+	if p := h.pools.current.Load(); p != nil {
+		p.close()
+	}
+}
+
+func (p *pool) close() {
+	p.transport.CloseIdleConnections()
+	p.idle.sub(p.parked.Swap(0))
+}
+
+// release is called once for each acquire.
+func (p *pool) release() {
+	if p.active.Add(-1) > 0 || !p.retired.Load() {
+		return
+	}
+	p.close()
+	// An HTTP/2 connection counts its last stream as open for a moment after
+	// its body has ended.
+	time.AfterFunc(100*time.Millisecond, p.transport.CloseIdleConnections)
+}
+
+// hear notes that the peer is alive.
+func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
+
+// heardSince reports whether the peer has said anything since.
+func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() >= int64(at) }
+
+func (p *pool) put() {
+	p.parked.Add(1)
+	if p.idle.add(1) {
+		p.h.t.shedIdle(p)
+	}
+}
+
+func (p *pool) took() {
+	if p.parked.Add(-1) >= 0 {
+		p.idle.sub(1)
+		return
+	}
+	p.parked.Add(1)
+}
+
+// idleConns bounds the idle connections of all hosts together. It sees them
+// through httptrace, which does not tell of those that the peer or net/http's
+// idle timeout has closed; so it may count too many, and close too early.
+type idleConns struct {
+	max int64
+	n   atomic.Int64
+}
+
+// add reports whether there are now too many.
+func (i *idleConns) add(n int64) bool { return i.n.Add(n) > i.max }
+
+func (i *idleConns) sub(n int64) { i.n.Add(-n) }
+
+// newPool clones the base for a host: its settings are kept, its limits on
+// connecting become the policy's.
+func (h *host) newPool(single bool) *pool {
+	from, t := h.t.pooled, h.policy.Timeout
+	if from == nil {
+		from = cleanhttp.DefaultPooledTransport()
+	}
+	tr := from.Clone()
+	tr.ForceAttemptHTTP2 = from.ForceAttemptHTTP2 || automaticHTTP2(from)
+	tr.DialContext = h.dialer(from)
+	tr.Dial = nil //nolint:staticcheck // DialContext calls it
+	if t.TLSHandshake > 0 && !t.Shadow {
+		tr.TLSHandshakeTimeout = t.TLSHandshake + time.Second // for a handshake that outlives its request
+	}
+	tr.MaxIdleConns = 0
+	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
+		tr.MaxIdleConnsPerHost = n
+	}
+	if tr.HTTP2 == nil {
+		tr.HTTP2 = &http.HTTP2Config{}
+	}
+	if tr.HTTP2.SendPingTimeout == 0 {
+		tr.HTTP2.SendPingTimeout = 30 * time.Second
+	}
+	if tr.HTTP2.PingTimeout == 0 {
+		tr.HTTP2.PingTimeout = 5 * time.Second
+	}
+	p := &pool{transport: tr, idle: &h.t.idle, h: h}
+	if single {
+		tr.IdleConnTimeout = time.Millisecond // closes what is put back
+		p.retired.Store(true)
+	}
+	return p
+}
+
+// automaticHTTP2 reports whether net/http would have spoken HTTP/2 over the base
+// without being asked: a DialContext, which every pool has, switches that off.
+func automaticHTTP2(t *http.Transport) bool {
+	//nolint:staticcheck // a caller may still set the deprecated fields
+	custom := t.Dial != nil || t.DialContext != nil || t.DialTLS != nil || t.DialTLSContext != nil
+	return !custom && (t.TLSClientConfig == nil || slices.Contains(t.TLSClientConfig.NextProtos, "h2"))
+}
+
+// dialer bounds each dial by Timeout.Connect, and ends it with an attempt that
+// got no connection at all: net/http lets a dial go on without its request.
+func (h *host) dialer(from *http.Transport) func(context.Context, string, string) (net.Conn, error) {
+	dial := from.DialContext
+	//nolint:staticcheck // a caller may still set Dial
+	if old := from.Dial; dial == nil && old != nil {
+		dial = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
+	}
+	if dial == nil {
+		dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		a, _ := ctx.Value(attemptKey{}).(*attempt)
+		if a == nil {
+			return dial(ctx, network, addr)
+		}
+		limit := a.call.timeout.Connect
+		if limit <= 0 || a.call.timeout.Shadow {
+			limit = forever
+		}
+		ctx, cancel := context.WithTimeout(ctx, limit+time.Second) // the watch is first
+		defer cancel()
+		stop := context.AfterFunc(a, func() {
+			a.mu.Lock()
+			conn := a.conn
+			a.mu.Unlock()
+			if !conn {
+				cancel()
+			}
+		})
+		defer stop()
+		return dial(ctx, network, addr)
+	}
+}

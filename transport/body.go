@@ -1,0 +1,329 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+)
+
+// answer is the stack's own copy of a response, with its body. It is apart from
+// the attempt, and nothing of ours points to it, so that one whose caller has
+// forgotten it becomes unreachable and is found.
+type answer struct {
+	http.Response
+	body body
+}
+
+// body is the one wrapper around a response body for all layers: it tells the
+// attempt's clock whose time it is, copies what is to be stored, and ends the
+// attempt.
+type body struct {
+	a       *attempt
+	resp    *http.Response
+	cleanup runtime.Cleanup
+}
+
+var errNoAnswer = errors.New("the base RoundTripper returned neither a response nor an error")
+
+// answered takes what the base returned: headers or an error.
+func (a *attempt) answered(resp *http.Response, err error) (*http.Response, error) {
+	h := a.call.h
+	if err != nil || resp == nil {
+		if resp != nil && resp.Body != nil {
+			_ = resp.Body.Close() // a base that returns both
+		}
+		if err == nil {
+			err = errNoAnswer
+		}
+		err = a.explain(err)
+		a.end(endBroken, err)
+		return nil, err
+	}
+	ans := &answer{Response: *resp}
+	if ans.Body == nil {
+		ans.Body = http.NoBody
+	}
+	now := h.t.now()
+	a.mu.Lock()
+	if a.expired != nil { // just before the headers came
+		err := a.expired
+		a.mu.Unlock()
+		_ = ans.Body.Close()
+		a.end(endBroken, err)
+		return nil, err
+	}
+	late := a.late(now)
+	newlySlow := late && !a.slow
+	a.slow = a.slow || late
+	a.resp, a.status = resp, resp.StatusCode
+	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
+	exempted := a.stream
+	a.stream = a.stream || upgrade || a.call.opts.Streaming || h.policy.Streaming || streams(resp.Header)
+	a.clock.shift(now, phaseIdle, a.clock.uploading)
+	if a.pool != nil {
+		a.pool.hear(now)
+	}
+	bodiless := ans.Body == http.NoBody || a.call.req.Method == http.MethodHead ||
+		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	if !bodiless && a.ticket.done != nil {
+		a.lease = now + cmpDuration(a.call.timeout.Attempt, 10*time.Second)
+		a.watch(now)
+	} else if a.stream && !exempted && a.call.timeout.StreamIdle > 0 {
+		a.watch(now)
+	}
+	slow, stream := a.slow, a.stream
+	a.mu.Unlock()
+
+	h.breaker.headers(a, resp, slow, newlySlow, stream, now)
+	switch {
+	case upgrade:
+		a.end(endHeaders, nil)
+		if idle := a.call.timeout.StreamIdle; idle > 0 && !a.call.timeout.Shadow {
+			if rw, ok := ans.Body.(io.ReadWriteCloser); ok {
+				ans.Body = newTunnel(rw, idle, a.call.h.name)
+			}
+		}
+	case bodiless:
+		a.end(endEOF, nil)
+	default:
+		b := &ans.body
+		b.a, b.resp = a, &ans.Response
+		ans.Body = b
+		b.cleanup = runtime.AddCleanup(ans, forgotten, a)
+	}
+	return &ans.Response, nil
+}
+
+func cmpDuration(d, def time.Duration) time.Duration {
+	if d > 0 {
+		return d
+	}
+	return def
+}
+
+// explain is the error to return for one of the base's: ours, if it is due to a
+// limit of ours.
+func (a *attempt) explain(err error) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.expired != nil {
+		return a.expired
+	}
+	return err
+}
+
+// Read reads on, on the peer's time.
+func (b *body) Read(p []byte) (int, error) {
+	a := b.a
+	a.mu.Lock()
+	if a.readErr != nil {
+		defer a.mu.Unlock()
+		return 0, a.readErr
+	}
+	a.clock.shift(a.call.h.t.now(), phaseBody, a.clock.uploading)
+	a.mu.Unlock()
+	n, err := a.resp.Body.Read(p)
+	return n, b.got(p[:n], err)
+}
+
+// got takes what a Read of the base's body returned.
+func (b *body) got(p []byte, err error) error {
+	a := b.a
+	now := a.call.h.t.now()
+	a.mu.Lock()
+	a.clock.bytes += int64(len(p))
+	if len(p) > 0 && a.pool != nil {
+		a.pool.hear(now)
+	}
+	if a.ended { // closed meanwhile
+		defer a.mu.Unlock()
+		if err != nil && a.readErr != nil {
+			return a.readErr
+		}
+		return err
+	}
+	a.clock.shift(now, phaseIdle, a.clock.uploading)
+	a.capture.Write(p)
+	if err == nil {
+		a.mu.Unlock()
+		return nil
+	}
+	how := endBroken
+	if err == io.EOF {
+		how, err = endEOF, nil
+		if a.resp.Trailer != nil {
+			b.resp.Trailer = a.resp.Trailer
+			a.capture.Trailers()
+		}
+		a.capture.Complete(true)
+		a.readErr = io.EOF
+	} else {
+		if a.expired != nil {
+			err = a.expired
+		}
+		a.readErr = err
+	}
+	readErr := a.readErr
+	a.mu.Unlock()
+	a.end(how, err)
+	if how == endEOF {
+		b.cleanup.Stop()
+	}
+	return readErr
+}
+
+// Close ends the attempt. A body whose end is as good as there is read to it, so
+// that it can be stored and its connection used again.
+func (b *body) Close() error {
+	a := b.a
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	a.closed = true
+	open := a.readErr == nil
+	if open {
+		a.readErr = http.ErrBodyReadAfterClose
+	}
+	toEnd := open && a.capture.NeedsEnd() && a.clock.phase == phaseIdle
+	a.mu.Unlock()
+	eof := false
+	if toEnd {
+		eof = b.drain()
+	}
+	err := a.resp.Body.Close()
+	if open {
+		a.mu.Lock()
+		if !a.ended {
+			a.capture.Complete(eof)
+		}
+		a.mu.Unlock()
+		a.end(endClosed, nil)
+	}
+	b.cleanup.Stop()
+	return err
+}
+
+// What Close reads at most of a body that is to be stored.
+const (
+	closeDrainBytes = 4 << 10
+	closeDrainTime  = 25 * time.Millisecond
+)
+
+// drain reads a body to its end, if that is near, and reports whether it was.
+func (b *body) drain() bool {
+	a := b.a
+	stop := time.AfterFunc(closeDrainTime, a.interrupt)
+	defer stop.Stop()
+	buf := make([]byte, 512)
+	for total := 0; total <= closeDrainBytes; {
+		n, err := a.resp.Body.Read(buf)
+		total += n
+		a.mu.Lock()
+		a.capture.Write(buf[:n])
+		if err == io.EOF && a.resp.Trailer != nil {
+			b.resp.Trailer = a.resp.Trailer
+			a.capture.Trailers()
+		}
+		a.mu.Unlock()
+		if err != nil {
+			return err == io.EOF
+		}
+	}
+	return false
+}
+
+// interrupt makes a read of the base's body return.
+func (a *attempt) interrupt() {
+	a.stop()
+	if a.pool == nil { // a base that may not heed the context
+		a.closeBase()
+	}
+}
+
+// closeBase closes the base's body.
+func (a *attempt) closeBase() {
+	a.mu.Lock()
+	resp := a.resp
+	a.mu.Unlock()
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close()
+	}
+}
+
+// hand makes the end of the body the end of the call; false if it has ended.
+func (b *body) hand(c *call) bool {
+	b.a.mu.Lock()
+	defer b.a.mu.Unlock()
+	if b.a.ended {
+		return false
+	}
+	b.a.handed = c
+	return true
+}
+
+// forgotten runs when an answer has become unreachable.
+func forgotten(a *attempt) {
+	a.mu.Lock()
+	open := !a.ended && !a.closed
+	a.mu.Unlock()
+	if open {
+		go func() {
+			defer func() { _ = recover() }() // of a timer that belongs to a synctest bubble
+			a.leak("unreachable")
+		}()
+	}
+}
+
+// leak closes a body that its caller has forgotten.
+func (a *attempt) leak(why string) {
+	h := a.call.h
+	a.mu.Lock()
+	if a.ended || a.closed {
+		a.mu.Unlock()
+		return
+	}
+	a.closed = true
+	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
+		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
+	a.mu.Unlock()
+	h.counts.leaked.Add(1)
+	a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number})
+	a.stop()
+	a.closeBase()
+	a.end(endLeaked, nil)
+}
+
+// judgeLease settles the verdict of a probe whose body is still open.
+func (a *attempt) judgeLease(now time.Duration) {
+	b := a.call.h.breaker
+	a.mu.Lock()
+	resp, slow := a.resp, a.slow
+	a.mu.Unlock()
+	b.settle(a, b.verdict(resp, nil), slow, resp, nil, now)
+}
+
+// keep ties a capture to the body of a response of ours; one without a body is
+// complete at once.
+func keep(resp *http.Response, c *cache.Capture) {
+	if c == nil {
+		return
+	}
+	b, ok := resp.Body.(*body)
+	if !ok {
+		if resp.Body == http.NoBody {
+			c.Complete(true)
+		} else {
+			c.Discard()
+		}
+		return
+	}
+	b.a.mu.Lock()
+	b.a.capture = c
+	b.a.mu.Unlock()
+}

@@ -1,0 +1,144 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// bulkhead lets a host hold no more than its share of calls at once. A permit is
+// taken here and given back by the end of the attempt.
+type bulkhead struct {
+	next    http.RoundTripper
+	h       *host
+	policy  policy.Bulkhead
+	permits *semaphore.Weighted // nil: no bound of its own
+	held    atomic.Int64
+	waiting atomic.Int64
+}
+
+func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
+	b := &bulkhead{next: next, h: h, policy: h.policy.Bulkhead}
+	if n := b.policy.MaxConcurrent; n > 0 {
+		b.permits = semaphore.NewWeighted(int64(n))
+	}
+	h.bulkhead = b
+	if b.permits == nil && h.t.permits == nil {
+		return next
+	}
+	return b
+}
+
+func (b *bulkhead) RoundTrip(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req)
+	if err := b.acquire(a); err != nil {
+		closeBody(req)
+		return nil, err
+	}
+	return b.next.RoundTrip(req)
+}
+
+// acquire takes a permit of the host and one of the process. Shadowed, it takes
+// none that is not there.
+func (b *bulkhead) acquire(a *attempt) error {
+	if b.permits != nil {
+		if err := b.take(a, b.permits, "Bulkhead.MaxConcurrent"); err != nil {
+			if b.policy.Shadow && refused(err) {
+				return nil
+			}
+			return err
+		}
+		a.permit = true
+	}
+	if all := b.h.t.permits; all != nil {
+		if err := b.take(a, all, "Config.MaxConcurrent"); err != nil {
+			b.giveBack(a)
+			return err
+		}
+		a.shared = true
+	}
+	b.held.Add(1)
+	a.held = true
+	return nil
+}
+
+// take takes one permit, after a wait of up to MaxWait.
+func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, knob string) error {
+	if permits.TryAcquire(1) {
+		return nil
+	}
+	c := a.call
+	wait := b.policy.MaxWait
+	if left := c.leftOfTotal(b.h.t.now()); wait > 0 && left < wait {
+		return b.await(a, permits, left, c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "queue",
+			Limit: c.timeout.Total, Knob: "Timeout.Total"}))
+	}
+	full := &Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: knob, Limit: wait}
+	if wait <= 0 || b.policy.Shadow {
+		full.Limit = 0
+		return b.refuse(a, c.error(full))
+	}
+	return b.await(a, permits, wait, c.error(full))
+}
+
+// await waits for a permit until the caller leaves or the time is over.
+func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, wait time.Duration, late *Error) error {
+	c := a.call
+	ctx, cancel := context.WithTimeout(c.ctx, wait)
+	defer cancel()
+	if c.req.Cancel != nil {
+		go func() {
+			select {
+			case <-c.req.Cancel:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	b.waiting.Add(1)
+	err := permits.Acquire(ctx, 1)
+	b.waiting.Add(-1)
+	if err == nil {
+		return nil
+	}
+	if err := c.gone(); err != nil {
+		return err
+	}
+	return b.refuse(a, late)
+}
+
+// refuse counts a refusal and tells of it.
+func (b *bulkhead) refuse(a *attempt, e *Error) error {
+	reason := "full"
+	switch {
+	case e.Kind == ErrTotalTimeout:
+		reason = "deadline"
+		b.h.counts.timeout(e)
+	case e.Limit > 0:
+		reason = "wait_timeout"
+	}
+	b.h.counts.rejected.Add(1)
+	a.call.observe(Event{Kind: Refusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: b.policy.Shadow})
+	return e
+}
+
+// giveBack returns what the attempt holds.
+func (b *bulkhead) giveBack(a *attempt) {
+	if a.permit {
+		a.permit = false
+		b.permits.Release(1)
+	}
+	if a.shared {
+		a.shared = false
+		b.h.t.permits.Release(1)
+	}
+	if a.held {
+		a.held = false
+		b.held.Add(-1)
+	}
+}

@@ -1,0 +1,206 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// Call changes, for one call, what its host's policy says; zero fields mean the
+// host's policy. Endpoints with different needs may share a host.
+type Call struct {
+	Timeout    policy.Timeout // limits of this call; zero fields are the host's
+	SlowCall   time.Duration  // instead of Breaker.SlowCall
+	Streaming  bool           // as Policy.Streaming
+	Idempotent bool           // the request may be sent twice, whatever its method
+	NoStale    bool           // a stored answer is of no use to this call
+}
+
+type callKey struct{}
+
+// WithCall returns a context whose requests are handled as c says.
+func WithCall(ctx context.Context, c Call) context.Context {
+	return context.WithValue(ctx, callKey{}, &c)
+}
+
+// noCall is what a context without a Call means.
+var noCall Call
+
+// call is one RoundTrip of the caller's, with all its attempts.
+type call struct {
+	h        *host
+	req      *http.Request   // the caller's
+	ctx      context.Context // the caller's, or what the observer made of it
+	opts     *Call
+	timeout  policy.Timeout // of this call
+	slowCall time.Duration  // of this call
+	start    time.Duration
+	earlier  time.Duration // what earlier redirect hops have used of Total
+	free     time.Duration // the caller's pauses in attempts that have ended
+	bytes    int64         // moved by attempts that have ended
+	sent     int           // attempts that went out
+	exchange cache.Exchange
+	faulty   bool            // the request itself was at fault
+	outcome  string          // if not told by the answer
+	note     context.Context // for Response.Request, where it carries a note
+	ended    bool
+	first    attempt // saves an allocation
+}
+
+// do starts a call and runs it through the layers.
+func (h *host) do(req *http.Request) (*http.Response, error) {
+	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now()}
+	c.opts, c.timeout, c.slowCall = &noCall, h.policy.Timeout, h.policy.Breaker.SlowCall
+	if opts, ok := c.ctx.Value(callKey{}).(*Call); ok {
+		c.opts = opts
+		c.timeout = c.opts.Timeout.Or(c.timeout)
+		if c.opts.SlowCall > 0 {
+			c.slowCall = c.opts.SlowCall
+		}
+	}
+	h.counts.calls.Add(1)
+	if h.t.observer != nil {
+		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req})
+	}
+	a := &c.first
+	a.init(c)
+	resp, err := h.chain.RoundTrip(a.request(req))
+	if resp != nil && resp.Request != req {
+		resp.Request = req
+	}
+	if c.note != nil && resp != nil {
+		resp.Request = req.WithContext(c.note)
+	}
+	c.answered(resp, err)
+	return resp, err
+}
+
+// answered reports a call that has ended; one whose body is still open ends with
+// that body.
+func (c *call) answered(resp *http.Response, err error) {
+	if c.h.t.observer == nil {
+		return
+	}
+	if resp != nil {
+		if b, ok := resp.Body.(interface{ hand(*call) bool }); ok && b.hand(c) {
+			return
+		}
+	}
+	c.end(statusOf(resp), err)
+}
+
+// end reports the end of a call to the observer, once.
+func (c *call) end(status int, err error) {
+	t := c.h.t
+	if t.observer == nil || c.ended {
+		return
+	}
+	c.ended = true
+	outcome := c.outcome
+	switch {
+	case outcome != "":
+	case err == nil:
+		outcome = "success"
+	case gone(c.ctx, c.req) != nil:
+		outcome = "cancelled"
+	case refused(err):
+		outcome = "rejected"
+	default:
+		outcome = "error"
+	}
+	t.observe(c.ctx, Event{Kind: CallEnd, Host: c.h.name, Outcome: outcome, Attempt: c.sent,
+		Duration: t.now() - c.start, Status: status, Err: err})
+}
+
+func statusOf(resp *http.Response) int {
+	if resp == nil {
+		return 0
+	}
+	return resp.StatusCode
+}
+
+// refused reports whether an error is a refusal of ours: nothing was sent.
+func refused(err error) bool {
+	e, ok := err.(*Error)
+	return ok && e.refusal()
+}
+
+// gone is the error of a call that its caller has ended, or nil.
+func (c *call) gone() error { return gone(c.ctx, c.req) }
+
+// error completes an Error with what the call knows.
+func (c *call) error(e *Error) *Error {
+	e.Host, e.Attempts = c.h.name, c.sent
+	return e
+}
+
+// observe tells the observer of an event of this call.
+func (c *call) observe(e Event) {
+	if c.h.t.observer != nil {
+		e.Host = c.h.name
+		c.h.t.observe(c.ctx, e)
+	}
+}
+
+// leftOfTotal is how much of Timeout.Total is left between attempts; a large
+// number without one.
+func (c *call) leftOfTotal(now time.Duration) time.Duration {
+	if c.timeout.Total <= 0 || c.timeout.Shadow {
+		return forever
+	}
+	return c.timeout.Total + c.timeout.Extension(c.bytes) - c.spent(now)
+}
+
+// spent is how much of Timeout.Total is used up, earlier redirect hops included.
+func (c *call) spent(now time.Duration) time.Duration {
+	return c.earlier + now - c.start - c.free
+}
+
+// forever is longer than any process lives, with room to add to.
+const forever = time.Duration(1) << 61
+
+// exempt reports whether a request is a stream from its start: gRPC and Connect
+// streams, to which only Connect and TLSHandshake apply.
+func exempt(req *http.Request) bool {
+	ct := req.Header["Content-Type"]
+	return len(ct) > 0 && (hasPrefixFold(ct[0], "application/grpc") || hasPrefixFold(ct[0], "application/connect+"))
+}
+
+// streams reports whether a response is a stream by its content type.
+func streams(h http.Header) bool {
+	v := h["Content-Type"]
+	if len(v) == 0 {
+		return false
+	}
+	ct, params, _ := strings.Cut(v[0], ";")
+	ct = strings.TrimSpace(ct)
+	for _, prefix := range streamTypes {
+		if hasPrefixFold(ct, prefix) && (len(ct) == len(prefix) || prefix[len(prefix)-1] == '/') {
+			return true
+		}
+	}
+	if params == "" {
+		return false
+	}
+	for p := range strings.SplitSeq(params, ";") {
+		if strings.EqualFold(strings.TrimSpace(p), "stream=watch") {
+			return true
+		}
+	}
+	return false
+}
+
+// streamTypes are the content types of streams; those that end in a slash stand
+// for all below them.
+var streamTypes = [...]string{
+	"text/event-stream", "application/x-ndjson", "application/jsonl", "application/json-seq",
+	"application/stream+json", "multipart/x-mixed-replace", "audio/", "video/",
+}
+
+func hasPrefixFold(s, prefix string) bool {
+	return len(s) >= len(prefix) && strings.EqualFold(s[:len(prefix)], prefix)
+}

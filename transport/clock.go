@@ -1,0 +1,83 @@
+package transport
+
+import "time"
+
+// phase is what an attempt is waiting for.
+type phase uint8
+
+const (
+	phaseConnect phase = iota // a connection: DNS, TCP, a proxy's CONNECT
+	phaseTLS                  // the TLS handshake
+	phaseWrite                // the peer to take the request
+	phaseHeader               // the response headers
+	phaseBody                 // the next piece of the response body
+	phaseIdle                 // the caller, between two reads of the response body
+	phaseDone
+)
+
+// String is the phase as errors and events name it.
+func (p phase) String() string {
+	switch p {
+	case phaseConnect:
+		return "connect"
+	case phaseTLS:
+		return "tls"
+	case phaseWrite:
+		return "write"
+	case phaseHeader:
+		return "response_header"
+	case phaseBody:
+		return "body"
+	case phaseIdle:
+		return "idle"
+	}
+	return "done"
+}
+
+// clock tells the time that an attempt has spent waiting for its peer from that
+// which was the caller's own: inside its request body, and between two reads of
+// the response body.
+type clock struct {
+	phase     phase
+	uploading bool          // inside the caller's request body
+	start     time.Duration // of the attempt
+	since     time.Duration // start of the present wait
+	mark      time.Duration // up to where free is known
+	free      time.Duration // the caller's pauses
+	bytes     int64         // that the peer took or gave
+}
+
+func (c *clock) begin(now time.Duration) {
+	*c = clock{start: now, since: now, mark: now}
+}
+
+// paused reports whether the time is the caller's.
+func (c *clock) paused() bool {
+	return c.uploading || c.phase == phaseIdle || c.phase == phaseDone
+}
+
+// shift moves to another phase, and begins a new wait.
+func (c *clock) shift(now time.Duration, p phase, uploading bool) {
+	if c.paused() {
+		c.free += now - c.mark
+	}
+	c.mark, c.since = now, now
+	c.phase, c.uploading = p, uploading
+}
+
+// age is how long the peer has been waited for in all.
+func (c *clock) age(now time.Duration) time.Duration {
+	age := now - c.start - c.free
+	if c.paused() {
+		age -= now - c.mark
+	}
+	return age
+}
+
+// waited is how long the present wait has lasted; zero in a pause.
+func (c *clock) waited(now time.Duration) time.Duration {
+	if c.paused() {
+		return 0
+	}
+	return now - c.since
+}

@@ -1,0 +1,202 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// What callers branch on, with [errors.Is]. The error itself is an [*Error].
+var (
+	// ErrBreakerOpen: the host's breaker refused the call; nothing was sent.
+	ErrBreakerOpen = errors.New("circuit breaker open")
+	// ErrBulkheadFull: all permits of the host, or of the process, were taken;
+	// nothing was sent.
+	ErrBulkheadFull = errors.New("bulkhead full")
+	// ErrConnectTimeout: no connection within Timeout.Connect.
+	ErrConnectTimeout = errors.New("connect timeout")
+	// ErrTLSTimeout: no TLS session within Timeout.TLSHandshake.
+	ErrTLSTimeout = errors.New("TLS handshake timeout")
+	// ErrReadTimeout: the peer neither took nor gave anything for Timeout.Read.
+	ErrReadTimeout = errors.New("read timeout")
+	// ErrAttemptTimeout: one attempt took longer than Timeout.Attempt.
+	ErrAttemptTimeout = errors.New("attempt timeout")
+	// ErrTotalTimeout: the call as a whole took longer than Timeout.Total.
+	ErrTotalTimeout = errors.New("total timeout")
+	// ErrClosed: the Transport was closed.
+	ErrClosed = errors.New("transport closed")
+)
+
+// Kinds that nobody branches on, but that an Error may say.
+var (
+	errStreamIdle = errors.New("stream idle timeout")
+	errBodyIdle   = errors.New("response body forgotten")
+)
+
+// The layers, as Error.Layer and Event.Layer name them.
+const (
+	LayerTimeout  = "timeout"
+	LayerFallback = "fallback"
+	LayerRetry    = "retry"
+	LayerBreaker  = "breaker"
+	LayerBulkhead = "bulkhead"
+)
+
+// Error says which layer ended a call, where and why. It survives the
+// *url.Error of http.Client: reach it with [errors.As]. Nothing of the URL but
+// its host, and no header value, is ever in it.
+type Error struct {
+	Kind     error         // one of the sentinels; nil when Err came from the network
+	Host     string        // host:port
+	Layer    string        // the layer that ended the call
+	Attempts int           // attempts that were sent, this one included
+	Phase    string        // of a timeout: queue, connect, tls, write, response_header, body, attempt, total
+	Limit    time.Duration // of a timeout or a queue: what was exceeded
+	Knob     string        // the field of policy.Policy to turn
+	State    State         // of the breaker that refused
+	Opened   time.Time     // when that breaker opened
+	RetryIn  time.Duration // from a refusal: when to try again; zero when not known
+	Evidence *Evidence     // what tripped that breaker; not to be changed
+	Err      error         // the cause, if there is one below
+}
+
+// Error is a sentence for a log: layer, host, reason and the knob to turn.
+func (e *Error) Error() string {
+	var b strings.Builder
+	b.WriteString("watertight: ")
+	switch {
+	case e.Kind == ErrBreakerOpen:
+		fmt.Fprintf(&b, "circuit breaker of %s is %s", e.Host, e.State)
+		if e.Evidence != nil {
+			fmt.Fprintf(&b, ": %s", e.Evidence)
+		}
+		if e.RetryIn > 0 {
+			fmt.Fprintf(&b, "; next probe in %v", e.RetryIn.Round(time.Millisecond))
+		}
+	case e.Kind == ErrBulkheadFull && e.Limit > 0:
+		fmt.Fprintf(&b, "bulkhead of %s full for %v (%s)", e.Host, e.Limit, e.Knob)
+	case e.Kind == ErrBulkheadFull:
+		fmt.Fprintf(&b, "bulkhead of %s full (%s)", e.Host, e.Knob)
+	case e.Kind != nil && e.Limit > 0:
+		fmt.Fprintf(&b, "%s: %v in phase %s after %v (%s; a slower endpoint needs a policy or a transport.Call of its own)", e.Host, e.Kind, e.Phase, e.Limit, e.Knob)
+	case e.Kind != nil:
+		fmt.Fprintf(&b, "%s: %v", e.Host, e.Kind)
+	default:
+		b.WriteString(e.Host)
+	}
+	if e.Attempts > 1 {
+		fmt.Fprintf(&b, ", after %d attempts", e.Attempts)
+	}
+	if e.Err != nil {
+		fmt.Fprintf(&b, ": %v", e.Err)
+	}
+	return b.String()
+}
+
+// Unwrap gives the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Is matches the sentinel in Kind; a timeout also matches
+// context.DeadlineExceeded, and never context.Canceled.
+func (e *Error) Is(target error) bool {
+	return e.Kind != nil && target == e.Kind || target == context.DeadlineExceeded && e.limit()
+}
+
+// Timeout reports whether a limit on time was exceeded, as net.Error has it.
+func (e *Error) Timeout() bool {
+	if e.limit() {
+		return true
+	}
+	var t interface{ Timeout() bool }
+	return errors.As(e.Err, &t) && t.Timeout()
+}
+
+// Temporary completes net.Error; it is true for timeouts and refusals.
+func (e *Error) Temporary() bool { return e.Timeout() || e.refusal() }
+
+func (e *Error) limit() bool {
+	switch e.Kind {
+	case ErrConnectTimeout, ErrTLSTimeout, ErrReadTimeout, ErrAttemptTimeout, ErrTotalTimeout, errStreamIdle:
+		return true
+	}
+	return false
+}
+
+// refusal reports whether nothing was sent because a layer of ours said no.
+func (e *Error) refusal() bool {
+	return e.Kind == ErrBreakerOpen || e.Kind == ErrBulkheadFull
+}
+
+// ErrorType is a low-cardinality name of the error for metrics and spans.
+func (e *Error) ErrorType() string {
+	switch e.Kind {
+	case ErrBreakerOpen:
+		if e.State == HalfOpen {
+			return "circuit_half_open"
+		}
+		return "circuit_open"
+	case ErrBulkheadFull:
+		if e.Limit > 0 {
+			return "bulkhead_wait_timeout"
+		}
+		return "bulkhead_full"
+	case ErrConnectTimeout:
+		return "timeout_connect"
+	case ErrTLSTimeout:
+		return "timeout_tls"
+	case ErrReadTimeout:
+		if e.Phase == phaseBody.String() {
+			return "timeout_body"
+		}
+		return "timeout_response_header"
+	case ErrAttemptTimeout:
+		return "timeout_attempt"
+	case ErrTotalTimeout:
+		return "deadline_exceeded"
+	}
+	return "connection_error"
+}
+
+// Evidence is what a breaker had counted when it changed its state.
+type Evidence struct {
+	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow
+	Window      time.Duration // the span that was counted; zero for a window of calls
+	Calls       int           // ended as success or failure
+	Failures    int           // of those
+	Timed       int           // got headers, or passed SlowCall
+	Slow        int           // of those
+	Consecutive int           // failures in a row
+	Threshold   float64       // what was reached: a share or a count
+	Last        string        // what the last failure was: a status code or a kind of error
+}
+
+// String is the evidence as a phrase.
+func (e *Evidence) String() string {
+	over := ""
+	if e.Window > 0 {
+		over = fmt.Sprintf(" in %v", e.Window)
+	}
+	var s string
+	switch e.Trigger {
+	case "failure_rate":
+		s = fmt.Sprintf("%d of %d calls failed%s (limit %.0f %%)", e.Failures, e.Calls, over, e.Threshold*100)
+	case "slow_call_rate":
+		s = fmt.Sprintf("%d of %d calls slow%s (limit %.0f %%)", e.Slow, e.Timed, over, e.Threshold*100)
+	case "consecutive_failures":
+		s = fmt.Sprintf("%d failures in a row", e.Consecutive)
+	case "failures_in_window":
+		s = fmt.Sprintf("%d failures%s", e.Failures, over)
+	case "probe_failed":
+		s = "a probe failed"
+	case "probe_slow":
+		s = "a probe was slow"
+	default:
+		return e.Trigger
+	}
+	if e.Last != "" {
+		s += ", last: " + e.Last
+	}
+	return s
+}

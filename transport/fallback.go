@@ -1,0 +1,223 @@
+package transport
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// fallback sees the final verdict only: it keeps what may be served later, and
+// serves it when nothing better can be had. It never blocks.
+type fallback struct {
+	next   http.RoundTripper
+	h      *host
+	policy policy.Fallback
+	stores bool
+	window cache.Window
+}
+
+func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
+	p := h.policy.Fallback
+	if !p.Enabled() {
+		return next
+	}
+	return &fallback{
+		next: next, h: h, policy: p,
+		stores: p.Stores() && !h.policy.Cache.Off,
+		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
+	}
+}
+
+func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := attemptOf(req).call
+	if f.stores {
+		c.exchange = f.h.t.cache.Begin(c.req)
+	}
+	resp, err := f.next.RoundTrip(req)
+	if err == nil && !f.policy.Status(resp.StatusCode) {
+		if f.stores {
+			keep(resp, f.h.t.cache.Received(&c.exchange, c.req, resp, f.window))
+		}
+		return resp, nil
+	}
+	if c.gone() != nil || c.faulty || certificateError(err) {
+		return resp, err
+	}
+	instead, kind, staleness := f.instead(c, resp, err)
+	if instead == nil {
+		return resp, err
+	}
+	f.h.counts.fallback(kind, f.policy.Shadow)
+	c.observe(Event{Kind: FallbackEvent, Layer: LayerFallback, Fallback: kind, Reason: reasonOf(resp, err),
+		Staleness: staleness, Status: statusOf(resp), Err: err, Shadow: f.policy.Shadow})
+	if f.policy.Shadow {
+		_ = instead.Body.Close()
+		return resp, err
+	}
+	c.outcome = "fallback"
+	if resp != nil {
+		dismiss(resp)
+	}
+	return instead, nil
+}
+
+// instead is the best answer that is left: stale, degraded or fail-fast.
+func (f *fallback) instead(c *call, resp *http.Response, err error) (_ *http.Response, kind string, staleness time.Duration) {
+	cause := err
+	if cause == nil {
+		cause = &Error{Host: c.h.name, Layer: LayerFallback, Attempts: c.sent, Err: fmt.Errorf("status %d", resp.StatusCode)}
+	}
+	if f.stores && !c.opts.NoStale {
+		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: c.sent > 0}
+		if stored, ok := f.h.t.cache.Serve(&c.exchange, c.req, why, f.window); ok {
+			info, _ := cache.FromResponse(stored)
+			return stored, "stale", max(-info.TTL, 0)
+		}
+	}
+	if d := f.degraded(c.req, cause); d != nil {
+		return d, "degraded", 0
+	}
+	if f.policy.FailFast503 && err != nil {
+		return failFast(c.req, err), "fail_fast", 0
+	}
+	return nil, "", 0
+}
+
+// degraded asks the policy for a partial answer, and completes it.
+func (f *fallback) degraded(req *http.Request, cause error) (resp *http.Response) {
+	if f.policy.Degraded == nil {
+		return nil
+	}
+	defer func() {
+		if recover() != nil {
+			resp = nil
+		}
+	}()
+	resp = f.policy.Degraded(req, cause)
+	if resp != nil {
+		complete(resp, req)
+	}
+	return resp
+}
+
+// complete fills in what a response made by hand lacks.
+func complete(r *http.Response, req *http.Request) {
+	if r.StatusCode == 0 {
+		r.StatusCode = http.StatusOK
+	}
+	if r.Status == "" {
+		r.Status = fmt.Sprintf("%d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	}
+	if r.ProtoMajor == 0 {
+		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	}
+	if r.Header == nil {
+		r.Header = http.Header{}
+	}
+	if r.Body == nil {
+		r.Body, r.ContentLength = http.NoBody, 0
+	} else if r.ContentLength == 0 && r.Body != http.NoBody {
+		r.ContentLength = -1
+	}
+	r.Request = req
+}
+
+// failFast is a 503 in place of an error.
+func failFast(req *http.Request, err error) *http.Response {
+	retry := time.Second
+	var e *Error
+	if errors.As(err, &e) && e.RetryIn > retry {
+		retry = e.RetryIn
+	}
+	text := reasonOf(nil, err) + "\n"
+	r := &http.Response{
+		StatusCode: http.StatusServiceUnavailable,
+		Header: http.Header{
+			"Content-Type": {"text/plain; charset=utf-8"},
+			"Retry-After":  {strconv.FormatInt(int64((retry+time.Second-1)/time.Second), 10)},
+		},
+		Body:          io.NopCloser(bytes.NewReader([]byte(text))),
+		ContentLength: int64(len(text)),
+	}
+	if req.Method == http.MethodHead {
+		r.Body = http.NoBody
+	}
+	complete(r, req)
+	return r
+}
+
+// dismiss closes a failed response; a short one is read to its end first, so that
+// its connection can be used again.
+func dismiss(resp *http.Response) {
+	if b, ok := resp.Body.(*body); ok {
+		b.a.mu.Lock()
+		b.a.discarded = true
+		b.a.mu.Unlock()
+		stop := time.AfterFunc(closeDrainTime, b.a.interrupt)
+		_, _ = io.CopyN(io.Discard, resp.Body, closeDrainBytes)
+		stop.Stop()
+	}
+	_ = resp.Body.Close()
+}
+
+// reasonOf names in one token why a fallback was asked for; it is the detail of
+// Cache-Status.
+func reasonOf(resp *http.Response, err error) string {
+	if err == nil {
+		return "stale-if-error"
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		switch {
+		case e.Kind == ErrBreakerOpen:
+			return "breaker-open"
+		case e.Kind == ErrBulkheadFull:
+			return "bulkhead-full"
+		case e.limit():
+			return "timeout"
+		}
+	}
+	return networkReason(err)
+}
+
+// networkReason names an error of the network.
+func networkReason(err error) string {
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return "dns-error"
+	case timeoutOf(err):
+		return "timeout"
+	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"):
+		return "dial-error"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "eof"
+	case errors.As(err, &op):
+		return "network-error"
+	}
+	return "error"
+}
+
+// errorName names an error for a breaker's evidence.
+func errorName(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Kind != nil {
+		return e.Kind.Error()
+	}
+	if certificateError(err) {
+		return "certificate"
+	}
+	return networkReason(err)
+}

@@ -1,0 +1,326 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"reflect"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/net/idna"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// host is the state of one scheme, host and port.
+type host struct {
+	t        *Transport
+	key      hostKey
+	name     string // host:port, for people
+	policy   *policy.Policy
+	overflow bool // shared by many hosts; has no breaker
+	chain    http.RoundTripper
+
+	breaker  *breaker
+	bulkhead *bulkhead
+	budget   *budget
+	pools    pools
+	counts   counts
+
+	active  atomic.Int64 // calls and attempts in flight; negative once dropped
+	used    atomic.Int64 // the clock when last looked up
+	visited atomic.Bool  // since the last search for a host to drop
+}
+
+// dropped is what active is set to when a host is dropped.
+const dropped = -1 << 40
+
+// newHost assembles the layers of a host; the order is a promise.
+func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host {
+	h := &host{t: t, key: key, name: key.String(), policy: p, overflow: overflow}
+	if overflow {
+		shared := *p
+		shared.Breaker = policy.Breaker{}
+		h.policy, h.name = &shared, "overflow"
+	}
+	var next http.RoundTripper = newBase(h)
+	next = newAttempt(next, h)
+	next = newBulkhead(next, h)
+	next = newBreaker(next, h)
+	next = newRetry(next, h)
+	next = newFallback(next, h)
+	h.chain = newTotal(next, h)
+	return h
+}
+
+// acquire keeps the host from being dropped; false if it was already.
+func (h *host) acquire() bool {
+	if h.active.Add(1) > 0 {
+		return true
+	}
+	h.active.Add(-1)
+	return false
+}
+
+func (h *host) release() { h.active.Add(-1) }
+
+// drop takes an idle host with a closed breaker out of use.
+func (h *host) drop() bool {
+	if h.breaker.pinned() || !h.active.CompareAndSwap(0, dropped) {
+		return false
+	}
+	if h.breaker.pinned() { // tripped or forced in between
+		h.active.Add(-dropped)
+		return false
+	}
+	h.closeIdle()
+	return true
+}
+
+// hostKey identifies a host's state.
+type hostKey struct{ scheme, name, port string }
+
+func (k hostKey) String() string {
+	if strings.IndexByte(k.name, ':') >= 0 {
+		return "[" + k.name + "]:" + k.port
+	}
+	return k.name + ":" + k.port
+}
+
+// keyOf normalises a URL's scheme and authority; it does not allocate for names
+// that are in their normal form.
+func keyOf(u *url.URL) (hostKey, error) {
+	name, port := policy.SplitHostPort(u.Host)
+	name, err := normalHost(name)
+	if err != nil {
+		return hostKey{}, err
+	}
+	if port == "" {
+		port = defaultPort(u.Scheme)
+	}
+	return hostKey{u.Scheme, name, port}, nil
+}
+
+func defaultPort(scheme string) string {
+	if scheme == "https" {
+		return "443"
+	}
+	return "80"
+}
+
+// normalHost is the form in which hosts are compared: lower-case ASCII by IDNA
+// (the lookup profile of UTS 46, as net/http has it), IP addresses in their
+// canonical form, without a trailing dot.
+func normalHost(name string) (string, error) {
+	name = strings.TrimSuffix(name, ".")
+	plain, ip := true, false
+	for i := 0; i < len(name); i++ {
+		switch c := name[i]; {
+		case c == ':':
+			ip = true
+		case c >= 0x80 || 'A' <= c && c <= 'Z':
+			plain = false
+		}
+	}
+	if ip {
+		a, err := netip.ParseAddr(name)
+		if err != nil {
+			return "", fmt.Errorf("host %q: must be a name or an IP address", name)
+		}
+		return a.String(), nil
+	}
+	if plain {
+		return name, nil
+	}
+	ascii, err := idna.Lookup.ToASCII(name)
+	if err == nil {
+		return ascii, nil
+	}
+	lower := strings.ToLower(name)
+	if strings.IndexFunc(lower, func(r rune) bool { return r >= 0x80 }) < 0 {
+		return lower, nil // such as names with "_"
+	}
+	return "", fmt.Errorf("host %q: must be a name or an IP address", name)
+}
+
+// policies finds the policy of a host.
+type policies struct {
+	patterns []hostPolicy // the most specific first
+	fallback policy.Policy
+}
+
+type hostPolicy struct {
+	pattern policy.HostPattern
+	policy  *policy.Policy
+}
+
+func (ps *policies) of(k hostKey) *policy.Policy {
+	for _, p := range ps.patterns {
+		if p.pattern.Match(k.name, k.port) {
+			return p.policy
+		}
+	}
+	return &ps.fallback
+}
+
+// isZero reports whether nothing at all is set.
+func isZero(p policy.Policy) bool { return reflect.ValueOf(p).IsZero() }
+
+// hostMap holds the states of hosts, bounded. Lookups lock one of its shards for
+// reading; only the creation of a state takes mu.
+type hostMap struct {
+	max    int
+	seed   maphash.Seed
+	shards [64]hostShard
+
+	mu     sync.Mutex // guards what follows
+	ring   []*host    // all of them, searched as a clock for one to drop
+	hand   int
+	shared *host         // the overflow state
+	retry  time.Duration // when to search again after a vain search
+	broom  int           // where the next sweep begins
+
+	sweepAt atomic.Int64 // when the next sweep is due, on the clock
+}
+
+type hostShard struct {
+	mu sync.RWMutex // guards m
+	m  map[hostKey]*host
+	_  [32]byte // keeps shards off each other's cache line
+}
+
+// host returns the state of a URL's host, acquired.
+func (t *Transport) host(u *url.URL) (*host, error) {
+	key, err := keyOf(u)
+	if err != nil {
+		return nil, fmt.Errorf("watertight: %w", err)
+	}
+	return t.hostAt(key), nil
+}
+
+func (t *Transport) hostAt(key hostKey) *host {
+	now := t.now()
+	if at := t.hosts.sweepAt.Load(); int64(now) >= at {
+		t.sweep(now)
+	}
+	for {
+		h := t.hosts.find(key)
+		if h == nil {
+			h = t.addHost(key, now)
+		}
+		if h.acquire() {
+			h.used.Store(int64(now))
+			if !h.visited.Load() {
+				h.visited.Store(true)
+			}
+			return h
+		}
+	}
+}
+
+func (m *hostMap) shard(k hostKey) *hostShard {
+	return &m.shards[(maphash.String(m.seed, k.name)^maphash.String(m.seed, k.port))%uint64(len(m.shards))]
+}
+
+func (m *hostMap) find(k hostKey) *host {
+	s := m.shard(k)
+	s.mu.RLock()
+	h := s.m[k]
+	s.mu.RUnlock()
+	return h
+}
+
+// addHost creates the state of a host, making room for it if need be; where no
+// room can be made, it returns the overflow state.
+func (t *Transport) addHost(k hostKey, now time.Duration) *host {
+	m := &t.hosts
+	m.mu.Lock()
+	if h := m.find(k); h != nil {
+		m.mu.Unlock()
+		return h
+	}
+	if len(m.ring) >= m.max && !m.makeRoom(now) {
+		first := m.shared == nil
+		if first {
+			m.shared = t.newHost(hostKey{}, &t.policies.fallback, true)
+		}
+		h := m.shared
+		m.mu.Unlock()
+		if first {
+			t.overflowed(h)
+		}
+		return h
+	}
+	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
+	h := t.newHost(k, t.policies.of(k), false)
+	m.ring = append(m.ring, h)
+	s := m.shard(k)
+	s.mu.Lock()
+	if s.m == nil {
+		s.m = map[hostKey]*host{}
+	}
+	s.m[k] = h
+	s.mu.Unlock()
+	m.mu.Unlock()
+	return h
+}
+
+// makeRoom drops one idle host: the first, going round, that was not used since
+// the hand last passed. A vain search is not repeated within a second.
+func (m *hostMap) makeRoom(now time.Duration) bool {
+	if now < m.retry {
+		return false
+	}
+	for range 2 * len(m.ring) {
+		m.hand %= len(m.ring)
+		h := m.ring[m.hand]
+		if h.visited.Swap(false) || !h.drop() {
+			m.hand++
+			continue
+		}
+		s := m.shard(h.key)
+		s.mu.Lock()
+		delete(s.m, h.key)
+		s.mu.Unlock()
+		last := len(m.ring) - 1
+		m.ring[m.hand] = m.ring[last]
+		m.ring[last] = nil
+		m.ring = m.ring[:last]
+		return true
+	}
+	m.retry = now + time.Second
+	return false
+}
+
+// overflowed tells, once, that further hosts share a state.
+func (t *Transport) overflowed(h *host) {
+	t.logger.LogAttrs(context.Background(), slog.LevelWarn, "too many hosts in use: further ones share one state without a breaker",
+		slog.Int("max_hosts", t.hosts.max))
+	t.observe(context.Background(), Event{Kind: Overflow, Host: h.name})
+}
+
+// all yields the states of all hosts.
+func (m *hostMap) all() iter.Seq[*host] {
+	m.mu.Lock()
+	hosts := make([]*host, 0, len(m.ring)+1)
+	hosts = append(hosts, m.ring...)
+	if m.shared != nil {
+		hosts = append(hosts, m.shared)
+	}
+	m.mu.Unlock()
+	return func(yield func(*host) bool) {
+		for _, h := range hosts {
+			if !yield(h) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// replay gives each attempt of a call its request body: by the caller's GetBody,
+// or else from a buffer that is filled while the first attempt streams, and used
+// only once that attempt has let go of the body. Nothing is read ahead.
+type replay struct {
+	c       *call
+	getBody func() (io.ReadCloser, error)
+	src     io.ReadCloser // the caller's body, without GetBody; else nil
+	limit   int64
+
+	mu      sync.Mutex // guards what follows
+	buf     []byte
+	over    bool // more was read than buf holds
+	end     error
+	turn    int           // the attempt that may read
+	reading bool          // it is inside src.Read
+	closed  bool          // it has closed the body
+	letGo   chan struct{} // closed when it has let go; made by ready
+	sealed  bool          // there will be no further attempt
+	done    bool          // src is closed
+}
+
+// errReplayGone is what an attempt reads that has been given up.
+var errReplayGone = errors.New("request body of an attempt that was given up")
+
+// letGoTime is how long an attempt that has failed may take to let go of the body.
+const letGoTime = 50 * time.Millisecond
+
+// newReplay takes charge of the body of req, which is our own copy.
+func newReplay(c *call, req *http.Request, limit int64) *replay {
+	r := &replay{c: c, getBody: req.GetBody}
+	if req.Body == nil || req.Body == http.NoBody || r.getBody != nil {
+		return r
+	}
+	r.src, r.limit = req.Body, limit
+	req.Body = &replayReader{r: r}
+	return r
+}
+
+// request is the caller's request as another attempt sends it.
+func (r *replay) request(a *attempt) (*http.Request, error) {
+	body := r.c.req.Body
+	switch {
+	case r.src != nil:
+		r.mu.Lock()
+		r.turn++
+		r.closed, r.letGo = false, nil
+		body = &replayReader{r: r, turn: r.turn}
+		r.mu.Unlock()
+	case r.getBody != nil && body != nil && body != http.NoBody:
+		fresh, err := r.getBody()
+		if err != nil {
+			return nil, err
+		}
+		body = fresh
+	}
+	req := a.request(r.c.req)
+	req.Body = body
+	return req, nil
+}
+
+// ready reports whether the body can be sent again.
+func (r *replay) ready() bool {
+	if r.src == nil {
+		return true
+	}
+	r.mu.Lock()
+	if r.over {
+		r.mu.Unlock()
+		return false
+	}
+	if r.closed && !r.reading {
+		r.mu.Unlock()
+		return true
+	}
+	r.letGo = make(chan struct{})
+	letGo := r.letGo
+	r.mu.Unlock()
+	timer := time.NewTimer(letGoTime)
+	defer timer.Stop()
+	select {
+	case <-letGo:
+	case <-timer.C:
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.over
+}
+
+// seal says that there will be no further attempt.
+func (r *replay) seal() {
+	if r.src == nil {
+		return
+	}
+	r.mu.Lock()
+	r.sealed = true
+	r.settle()
+	r.mu.Unlock()
+}
+
+// settle tells that the body was let go, or closes it for good. mu is held.
+func (r *replay) settle() {
+	if !r.closed {
+		return
+	}
+	if r.letGo != nil && !r.reading {
+		close(r.letGo)
+		r.letGo = nil
+	}
+	if r.sealed && !r.done {
+		r.done = true
+		_ = r.src.Close()
+	}
+}
+
+// replayReader is the body of one attempt.
+type replayReader struct {
+	r    *replay
+	turn int
+	off  int
+}
+
+func (b *replayReader) Read(p []byte) (int, error) {
+	r := b.r
+	r.mu.Lock()
+	if b.turn != r.turn || r.closed {
+		r.mu.Unlock()
+		return 0, errReplayGone
+	}
+	if b.off < len(r.buf) {
+		n := copy(p, r.buf[b.off:])
+		b.off += n
+		r.mu.Unlock()
+		return n, nil
+	}
+	if r.end != nil {
+		r.mu.Unlock()
+		return 0, r.end
+	}
+	r.reading = true
+	r.mu.Unlock()
+	n, err := r.src.Read(p)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reading = false
+	switch {
+	case n == 0 || r.over:
+	case r.sealed || int64(len(r.buf)+n) > r.limit:
+		r.over, r.buf = true, nil
+	default:
+		r.buf = append(r.buf, p[:n]...)
+		b.off = len(r.buf)
+	}
+	if err != nil {
+		r.end = err
+	}
+	r.settle()
+	return n, err
+}
+
+// Close lets go of the body; it is closed when no attempt can need it any more.
+func (b *replayReader) Close() error {
+	r := b.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if b.turn == r.turn && !r.closed {
+		r.closed = true
+		r.settle()
+	}
+	return nil
+}

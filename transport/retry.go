@@ -1,0 +1,333 @@
+package transport
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// retry repeats an attempt where repeating is safe and within a budget.
+type retry struct {
+	next   http.RoundTripper
+	h      *host
+	policy policy.Retry
+	budget *budget
+}
+
+func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
+	if !h.policy.Retry.Enabled() {
+		return next
+	}
+	r := &retry{next: next, h: h, policy: h.policy.Retry}
+	if r.policy.Budget.Enabled() {
+		h.budget = newBudget(r.policy.Budget, h.t.now())
+	}
+	r.budget = h.budget
+	return r
+}
+
+func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req)
+	c := a.call
+	again := newReplay(c, req, r.policy.ReplayBody)
+	defer again.seal()
+
+	resp, err := r.next.RoundTrip(req)
+	for n := 0; ; n++ {
+		reason := a.retryReason(resp, err, r.policy)
+		if reason == "" {
+			if err == nil {
+				r.budget.deposit(r.h.t.now())
+			}
+			return resp, c.attempted(err)
+		}
+		delay, obstacle := r.plan(a, again, resp, err, n)
+		if obstacle != "" || r.policy.Shadow {
+			r.suppress(a, obstacle, reason, delay)
+			return resp, c.attempted(err)
+		}
+		next, bodyErr := again.request(a.next(timeoutOf(err)))
+		if bodyErr != nil { // of the caller's GetBody
+			r.budget.putBack()
+			return resp, c.attempted(err)
+		}
+		last := a.discard(resp, err)
+		c.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
+		if gone := c.wait(delay); gone != nil {
+			r.budget.putBack()
+			closeBody(next)
+			return nil, gone
+		}
+		a = attemptOf(next)
+		resp, err = r.next.RoundTrip(next)
+		if refused(err) { // not sent: what the host said last is the answer
+			r.budget.putBack()
+			r.suppress(a, "breaker_open", reason, 0)
+			return last.restore(resp, c.attempted(err))
+		}
+	}
+}
+
+// plan is how long to wait before retry n, or what stands against it.
+func (r *retry) plan(a *attempt, again *replay, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
+	c := a.call
+	switch {
+	case n+1 >= r.policy.MaxAttempts:
+		return 0, "max_attempts"
+	case !c.opts.Idempotent && !policy.Idempotent(c.req) && !a.unsent(err):
+		return 0, "not_idempotent"
+	case !again.ready():
+		return 0, "body_not_replayable"
+	case r.h.breaker.refuses():
+		return 0, "breaker_open"
+	}
+	delay = r.policy.Delay(n, random())
+	if resp != nil {
+		if after, ok := policy.RetryAfter(resp.Header, time.Now()); ok {
+			if delay, ok = r.policy.RetryAfterDelay(delay, after, random()); !ok {
+				return 0, "deadline"
+			}
+		}
+	}
+	if deadline, ok := c.ctx.Deadline(); ok && time.Until(deadline) <= delay {
+		return 0, "deadline"
+	}
+	now := r.h.t.now()
+	if c.leftOfTotal(now) <= delay {
+		return 0, "deadline"
+	}
+	if !r.policy.Shadow && !r.budget.take(now) {
+		return 0, "budget"
+	}
+	return delay, ""
+}
+
+// suppress tells of a retry that is not made.
+func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duration) {
+	if obstacle == "" { // it is in shadow mode
+		a.call.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason, Shadow: true})
+		return
+	}
+	r.h.counts.suppressed.Add(1)
+	a.call.observe(Event{Kind: RetrySuppressed, Layer: LayerRetry, Attempt: a.number, Reason: obstacle, Shadow: r.policy.Shadow})
+}
+
+// retryReason says why an attempt would be worth repeating: connection, timeout
+// or status; empty if it is not.
+func (a *attempt) retryReason(resp *http.Response, err error, p policy.Retry) string {
+	if err == nil {
+		if p.Status(resp.StatusCode) && a.call.gone() == nil {
+			return "status"
+		}
+		return ""
+	}
+	a.mu.Lock()
+	faulty, sent := a.faulty, a.started
+	a.mu.Unlock()
+	if faulty || !sent || hopeless(err) {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Kind != nil {
+		if e.limit() && e.Kind != ErrTotalTimeout {
+			return "timeout"
+		}
+		return ""
+	}
+	if a.call.gone() != nil {
+		return ""
+	}
+	if timeoutOf(err) {
+		return "timeout"
+	}
+	return "connection"
+}
+
+// unsent reports whether the request surely never left.
+func (a *attempt) unsent(err error) bool {
+	if err == nil {
+		return false
+	}
+	if a.call.h.t.pooled != nil {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return !a.conn
+	}
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// timeoutOf reports whether an error is a timeout.
+func timeoutOf(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// hopeless reports whether an error will be the same next time: certificates, and
+// peers that do not speak TLS.
+func hopeless(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var alert tls.AlertError
+	var record tls.RecordHeaderError
+	return certificateError(err) || errors.As(err, &verification) || errors.As(err, &alert) ||
+		errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)
+}
+
+// certificateError reports whether a peer could not prove who it is.
+func certificateError(err error) bool {
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var roots x509.SystemRootsError
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) ||
+		errors.As(err, &invalid) || errors.As(err, &roots)
+}
+
+// attempted adds the number of attempts to the error of a call that made several;
+// the error of a single one is returned as it is.
+func (c *call) attempted(err error) error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := err.(*Error); ok {
+		if e.Kind != nil {
+			e.Attempts = c.sent
+		}
+		return err
+	}
+	if c.sent < 2 || c.gone() != nil {
+		return err
+	}
+	return &Error{Host: c.h.name, Layer: LayerRetry, Attempts: c.sent, Err: err}
+}
+
+// wait waits before a retry; it ends with the caller, whose error it returns.
+func (c *call) wait(d time.Duration) error {
+	if d <= 0 {
+		return c.gone()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.ctx.Done():
+	case <-c.req.Cancel:
+	}
+	return c.gone()
+}
+
+// What is read at most of a response that is discarded.
+const (
+	discardBytes = 64 << 10
+	discardTime  = 50 * time.Millisecond
+)
+
+// outcome is what an attempt came to, kept while it is retried.
+type outcome struct {
+	resp  *http.Response
+	err   error
+	body  []byte
+	whole bool
+}
+
+// discard reads a response to its end, if that is near, so that its connection
+// can be used again, and closes it.
+func (a *attempt) discard(resp *http.Response, err error) outcome {
+	o := outcome{resp: resp, err: err}
+	if resp == nil {
+		return o
+	}
+	a.mu.Lock()
+	a.discarded = true
+	a.mu.Unlock()
+	stop := time.AfterFunc(discardTime, a.interrupt)
+	body, err := io.ReadAll(io.LimitReader(resp.Body, discardBytes+1))
+	stop.Stop()
+	_ = resp.Body.Close()
+	o.body, o.whole = body, err == nil && len(body) <= discardBytes
+	return o
+}
+
+// restore returns the outcome after all; where it cannot, the given one.
+func (o outcome) restore(resp *http.Response, err error) (*http.Response, error) {
+	switch {
+	case o.err != nil:
+		return nil, o.err
+	case o.whole:
+		o.resp.Body = io.NopCloser(bytes.NewReader(o.body))
+		return o.resp, nil
+	}
+	return resp, err
+}
+
+// budget bounds the retries of a host together.
+type budget struct {
+	policy policy.Budget
+	mu     sync.Mutex // guards what follows
+	tokens float64
+	at     time.Duration // up to when MinPerSecond was added
+}
+
+func newBudget(p policy.Budget, now time.Duration) *budget {
+	return &budget{policy: p, tokens: policy.BudgetBurst, at: now}
+}
+
+func (b *budget) refill(now time.Duration, successes int) {
+	b.tokens = b.policy.Refill(b.tokens, successes, now-b.at)
+	b.at = now
+}
+
+// deposit adds what a call that succeeded brings.
+func (b *budget) deposit(now time.Duration) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.refill(now, 1)
+	b.mu.Unlock()
+}
+
+// take takes a token for one retry.
+func (b *budget) take(now time.Duration) bool {
+	if b == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refill(now, 0)
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}
+
+// putBack returns the token of a retry that was not sent.
+func (b *budget) putBack() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	b.tokens = min(b.tokens+1, policy.BudgetBurst)
+	b.mu.Unlock()
+}
+
+// left is the number of tokens.
+func (b *budget) left(now time.Duration) float64 {
+	if b == nil {
+		return 0
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.refill(now, 0)
+	return b.tokens
+}

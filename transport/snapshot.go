@@ -1,0 +1,166 @@
+package transport
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// counts are the totals of a host since its state was created.
+type counts struct {
+	calls, attempts, retries, suppressed             atomic.Int64
+	success, failure, neutral                        atomic.Int64
+	refusedOpen, refusedHalfOpen, rejected           atomic.Int64
+	stale, degraded, failFast                        atomic.Int64
+	connect, tls, read, body, attempt, total, stream atomic.Int64
+	leaked                                           atomic.Int64
+}
+
+func (c *counts) verdict(v policy.Verdict) {
+	switch v {
+	case policy.Success:
+		c.success.Add(1)
+	case policy.Failure:
+		c.failure.Add(1)
+	default:
+		c.neutral.Add(1)
+	}
+}
+
+func (c *counts) refused(s State) {
+	if s == HalfOpen {
+		c.refusedHalfOpen.Add(1)
+		return
+	}
+	c.refusedOpen.Add(1)
+}
+
+func (c *counts) timeout(e *Error) {
+	switch e.Kind {
+	case ErrConnectTimeout:
+		c.connect.Add(1)
+	case ErrTLSTimeout:
+		c.tls.Add(1)
+	case ErrReadTimeout:
+		if e.Phase == phaseBody.String() {
+			c.body.Add(1)
+		} else {
+			c.read.Add(1)
+		}
+	case ErrAttemptTimeout:
+		c.attempt.Add(1)
+	case ErrTotalTimeout:
+		c.total.Add(1)
+	case errStreamIdle:
+		c.stream.Add(1)
+	}
+}
+
+func (c *counts) fallback(kind string, shadow bool) {
+	if shadow {
+		return
+	}
+	switch kind {
+	case "stale":
+		c.stale.Add(1)
+	case "degraded":
+		c.degraded.Add(1)
+	case "fail_fast":
+		c.failFast.Add(1)
+	}
+}
+
+// HostSnapshot is the state of one host at one moment.
+type HostSnapshot struct {
+	Scheme string
+	Host   string        // host:port
+	Policy policy.Policy // not to be changed
+
+	State       State         // HalfOpen also when the wait is over and no call has come
+	Since       time.Time     // when State began; zero for a breaker that never moved
+	RetryIn     time.Duration // until probes are let through; zero unless Open
+	Window      Evidence      // what the window holds now
+	Trip        *Evidence     // of the last trip; nil if there was none
+	Transitions []Transition  // the last ones, the oldest first
+
+	InFlight      int     // calls that hold a permit, or would
+	MaxConcurrent int     // 0: no bound
+	Waiting       int     // calls that wait for a permit
+	RetryBudget   float64 // tokens left; meaningless without a budget
+
+	Counts Counts
+}
+
+// Counts are the totals of a host since its state was created.
+type Counts struct {
+	Calls, Attempts, Retries     int64
+	RetriesSuppressed            int64
+	Success, Failure, Neutral    int64            // verdicts
+	RefusedOpen, RefusedHalfOpen int64            // by the breaker
+	Rejected                     int64            // by the bulkhead
+	Stale, Degraded, FailFast    int64            // fallbacks served
+	Leaked                       int64            // forgotten bodies
+	Timeouts                     map[string]int64 // by phase: connect, tls, response_header, body, attempt, total, stream
+}
+
+// Snapshot tells the state of every host, sorted by host and scheme. It blocks no
+// call.
+func (t *Transport) Snapshot() []HostSnapshot {
+	var all []HostSnapshot
+	for h := range t.hosts.all() {
+		all = append(all, h.snapshot())
+	}
+	slices.SortFunc(all, func(a, b HostSnapshot) int {
+		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Scheme, b.Scheme))
+	})
+	return all
+}
+
+func (h *host) snapshot() HostSnapshot {
+	now := h.t.now()
+	s := HostSnapshot{
+		Scheme: h.key.scheme, Host: h.name, Policy: *h.policy,
+		InFlight: int(h.bulkhead.held.Load()), Waiting: int(h.bulkhead.waiting.Load()),
+		MaxConcurrent: h.policy.Bulkhead.MaxConcurrent,
+		RetryBudget:   h.budget.left(now),
+		Counts:        h.counts.snapshot(),
+	}
+	b := h.breaker
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s.State, _ = b.load()
+	s.Transitions = slices.Clone(b.recent)
+	if n := len(b.recent); n > 0 {
+		s.Since = b.recent[n-1].At
+	}
+	if s.State == Open {
+		if s.RetryIn = max(time.Duration(b.until.Load())-now, 0); s.RetryIn == 0 {
+			s.State, s.Since = HalfOpen, h.t.wall(time.Duration(b.until.Load()))
+		}
+	}
+	s.Trip = b.evidence
+	if b.window != nil {
+		all, _ := b.window.totals(now)
+		span, _ := b.window.span()
+		s.Window = Evidence{Window: span, Calls: int(all.success + all.failure), Failures: int(all.failure),
+			Timed: int(all.timed), Slow: int(all.slow), Consecutive: b.consecutive, Last: b.last}
+	}
+	return s
+}
+
+func (c *counts) snapshot() Counts {
+	return Counts{
+		Calls: c.calls.Load(), Attempts: c.attempts.Load(), Retries: c.retries.Load(),
+		RetriesSuppressed: c.suppressed.Load(),
+		Success:           c.success.Load(), Failure: c.failure.Load(), Neutral: c.neutral.Load(),
+		RefusedOpen: c.refusedOpen.Load(), RefusedHalfOpen: c.refusedHalfOpen.Load(), Rejected: c.rejected.Load(),
+		Stale: c.stale.Load(), Degraded: c.degraded.Load(), FailFast: c.failFast.Load(), Leaked: c.leaked.Load(),
+		Timeouts: map[string]int64{
+			"connect": c.connect.Load(), "tls": c.tls.Load(), "response_header": c.read.Load(), "body": c.body.Load(),
+			"attempt": c.attempt.Load(), "total": c.total.Load(), "stream": c.stream.Load(),
+		},
+	}
+}

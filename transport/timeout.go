@@ -1,0 +1,233 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// total is the outermost layer: it bounds the whole call. The limit itself is
+// kept by the watch of whichever attempt is under way; between attempts the
+// retry layer asks what is left. This layer carries it over redirect hops.
+type total struct {
+	next http.RoundTripper
+}
+
+func newTotal(next http.RoundTripper, h *host) http.RoundTripper {
+	return &total{next}
+}
+
+func (l *total) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := attemptOf(req).call
+	if req.Response != nil {
+		c.earlier = hopSpent(req.Response)
+	}
+	resp, err := l.next.RoundTrip(req)
+	if err == nil && c.timeout.Total > 0 && redirects(resp) {
+		markHop(c, resp)
+	}
+	return resp, err
+}
+
+// redirects reports whether http.Client may follow the response.
+func redirects(resp *http.Response) bool {
+	return resp.StatusCode >= 300 && resp.StatusCode < 400 && resp.Header["Location"] != nil
+}
+
+// hop is the body of a redirect. http.Client hands the response it follows to the
+// next request, so that the next call can tell how much of Total is used up.
+type hop struct {
+	*body
+	spent time.Duration
+}
+
+type hopKey struct{}
+
+// markHop notes on a redirect what its call has used of Total. An http.Client
+// with a Timeout wraps the body, and can be told by Request.Cancel: there the
+// note travels in the context of Response.Request.
+func markHop(c *call, resp *http.Response) {
+	spent := c.spent(c.h.t.now())
+	if c.req.Cancel != nil {
+		c.note = context.WithValue(c.req.Context(), hopKey{}, spent)
+		return
+	}
+	if b, ok := resp.Body.(*body); ok {
+		resp.Body = &hop{b, spent}
+	}
+}
+
+// hopSpent is what the call that was answered with this redirect had used.
+func hopSpent(resp *http.Response) time.Duration {
+	if h, ok := resp.Body.(*hop); ok {
+		return h.spent
+	}
+	if resp.Request != nil {
+		if d, ok := resp.Request.Context().Value(hopKey{}).(time.Duration); ok {
+			return d
+		}
+	}
+	return 0
+}
+
+// limitOf is the limit on the present wait of the attempt, with the knob that
+// sets it. mu must be held.
+func (a *attempt) limitOf() (d time.Duration, kind error, knob string) {
+	t := &a.call.timeout
+	switch a.clock.phase {
+	case phaseConnect:
+		return t.Connect, ErrConnectTimeout, "Timeout.Connect"
+	case phaseTLS:
+		return t.TLSHandshake, ErrTLSTimeout, "Timeout.TLSHandshake"
+	case phaseWrite, phaseHeader, phaseBody:
+		if a.stream {
+			if a.status != 0 {
+				return t.StreamIdle, errStreamIdle, "Timeout.StreamIdle"
+			}
+			return 0, nil, ""
+		}
+		return t.Read, ErrReadTimeout, "Timeout.Read"
+	}
+	return 0, nil, ""
+}
+
+// watch sees to the limits of the attempt and arms its timer for the next one.
+// mu must be held.
+//
+// There is one timer, and it is only ever late to be re-armed, never late to
+// fire: limits move later, as pauses and bytes extend them, and none that may
+// yet begin ends sooner than the timer is set. So nothing is re-armed when a wait
+// begins or ends; the timer finds what is due when it fires.
+func (a *attempt) watch(now time.Duration) (due dueActions) {
+	t, c := &a.call.timeout, &a.clock
+	next := forever
+	left := func(d, used time.Duration) bool {
+		if rest := d - used; rest > 0 {
+			next = min(next, rest)
+			return false
+		}
+		return true
+	}
+
+	// The waits, present and to come.
+	d, kind, knob := a.limitOf()
+	if d > 0 && left(d, c.waited(now)) && !c.paused() {
+		due.expire(&Error{Kind: kind, Layer: LayerTimeout, Phase: c.phase.String(), Limit: d, Knob: knob})
+	}
+	if c.phase <= phaseTLS {
+		for _, d := range [...]time.Duration{t.Connect, t.TLSHandshake} {
+			if d > 0 {
+				next = min(next, d)
+			}
+		}
+	}
+	if d := t.Read; d > 0 && !a.stream {
+		next = min(next, d)
+	}
+	if d := t.StreamIdle; d > 0 && (a.stream || c.phase < phaseBody) {
+		next = min(next, d)
+	}
+
+	// The ages.
+	if !a.stream {
+		age := c.age(now)
+		if t.Attempt > 0 && left(t.Attempt+t.Extension(c.bytes), age) {
+			due.expire(&Error{Kind: ErrAttemptTimeout, Layer: LayerTimeout, Phase: "attempt", Limit: t.Attempt, Knob: "Timeout.Attempt"})
+		}
+		if t.Total > 0 && left(t.Total+t.Extension(a.call.bytes+c.bytes), a.call.earlier+c.start-a.call.start-a.call.free+age) {
+			due.expire(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: t.Total, Knob: "Timeout.Total"})
+		}
+		if s := a.call.slowCall; s > 0 && !a.slow && left(s+t.Extension(c.bytes), age) {
+			a.slow, due.slow = true, true
+		}
+	}
+
+	// The caller.
+	if c.phase == phaseIdle && !a.stream {
+		if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && left(d, now-c.mark) {
+			due.leak = true
+		}
+	}
+	if a.lease > 0 && left(a.lease, now) {
+		a.lease, due.lease = 0, true
+	}
+
+	if t.Shadow && due.expired != nil { // told once, and let go on
+		if a.shadowed {
+			due.expired = nil
+		}
+		a.shadowed = true
+	}
+	if next == forever {
+		return due
+	}
+	if a.timer == nil {
+		a.timer = time.AfterFunc(next, a.tick)
+	} else {
+		a.timer.Reset(next)
+	}
+	return due
+}
+
+// dueActions are what watch found to be due; they are done without mu.
+type dueActions struct {
+	expired *Error
+	slow    bool
+	leak    bool
+	lease   bool
+}
+
+// expire keeps the first, most specific limit.
+func (d *dueActions) expire(e *Error) {
+	if d.expired == nil {
+		d.expired = e
+	}
+}
+
+// late reports whether the attempt's age has passed SlowCall. mu must be held.
+func (a *attempt) late(now time.Duration) bool {
+	s := a.call.slowCall
+	return s > 0 && !a.stream && a.clock.age(now) >= s+a.call.timeout.Extension(a.clock.bytes)
+}
+
+// tick runs when the attempt's timer fires.
+func (a *attempt) tick() {
+	h := a.call.h
+	now := h.t.now()
+	a.mu.Lock()
+	if a.ended {
+		a.mu.Unlock()
+		return
+	}
+	due := a.watch(now)
+	if a.expired != nil {
+		due.expired = nil
+	}
+	kill := due.expired != nil && !a.call.timeout.Shadow
+	if kill {
+		a.expired = a.call.error(due.expired)
+	}
+	foreign := a.clock.phase == phaseBody && a.pool == nil // a base that may not heed the context
+	a.mu.Unlock()
+
+	if due.slow {
+		h.breaker.slow(a, now)
+	}
+	if due.expired != nil {
+		h.counts.timeout(due.expired)
+		a.call.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: a.number, Phase: due.expired.Phase,
+			Limit: due.expired.Limit, Shadow: !kill})
+	}
+	if kill {
+		a.stop()
+		if foreign {
+			a.closeBase()
+		}
+	}
+	if due.lease {
+		a.judgeLease(now)
+	}
+	if due.leak {
+		a.leak("idle")
+	}
+}

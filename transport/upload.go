@@ -1,0 +1,114 @@
+package transport
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync/atomic"
+)
+
+// upload is a request body that tells the attempt's clock when time is the
+// caller's, and how much the peer has taken.
+type upload struct {
+	a    *attempt
+	src  io.ReadCloser
+	left int64       // of a known length; negative otherwise
+	done atomic.Bool // closed: errors are no longer the caller's
+}
+
+// smallBody is what a peer takes into its buffers without being asked.
+const smallBody = 64 << 10
+
+// watchUpload puts the clock around the request's body; req is our own copy. A
+// small body in memory is left as it is: no time is spent in it, and net/http
+// sends it in one piece with the headers.
+func (a *attempt) watchUpload(req *http.Request) {
+	none := req.Body == nil || req.Body == http.NoBody
+	a.mu.Lock()
+	a.stream = exempt(req)
+	if a.call.h.t.pooled == nil { // phases of a foreign base are not seen
+		p := phaseHeader
+		if !none {
+			p = phaseWrite
+		}
+		a.clock.shift(a.clock.start, p, false)
+	}
+	a.mu.Unlock()
+	if none || req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) {
+		return
+	}
+	wrap := func(src io.ReadCloser) io.ReadCloser {
+		u := &upload{a: a, src: src, left: req.ContentLength}
+		if u.left <= 0 {
+			u.left = -1
+		}
+		return u
+	}
+	req.Body = wrap(req.Body)
+	if getBody := req.GetBody; getBody != nil {
+		req.GetBody = func() (io.ReadCloser, error) {
+			src, err := getBody()
+			if err != nil {
+				return nil, err
+			}
+			return wrap(src), nil
+		}
+	}
+}
+
+var nopCloserTypes = [...]reflect.Type{
+	reflect.TypeOf(io.NopCloser(nil)),
+	reflect.TypeOf(io.NopCloser(struct {
+		io.Reader
+		io.WriterTo
+	}{})),
+}
+
+// inMemory reports whether reading a body takes no time, as for those that
+// http.NewRequest makes.
+func inMemory(r io.Reader) bool {
+	switch r.(type) {
+	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
+		return true
+	}
+	if t := reflect.TypeOf(r); t == nopCloserTypes[0] || t == nopCloserTypes[1] {
+		if inner, ok := reflect.ValueOf(r).Field(0).Interface().(io.Reader); ok {
+			return inMemory(inner)
+		}
+	}
+	return false
+}
+
+// Read reads on, on the caller's time.
+func (u *upload) Read(p []byte) (int, error) {
+	a := u.a
+	a.mu.Lock()
+	a.clock.shift(a.call.h.t.now(), a.clock.phase, true)
+	a.mu.Unlock()
+	n, err := u.src.Read(p)
+	if u.left >= 0 {
+		u.left -= int64(n)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p2 := a.clock.phase
+	if (err == io.EOF || u.left == 0) && p2 == phaseWrite {
+		p2 = phaseHeader
+	}
+	a.clock.shift(a.call.h.t.now(), p2, false)
+	a.clock.bytes += int64(n)
+	switch {
+	case u.done.Load(): // closed by the base while it was read
+	case err == io.EOF && u.left > 0, err == nil && u.left < -1, err != nil && err != io.EOF && err != errReplayGone:
+		a.faulty = true
+	}
+	return n, err
+}
+
+// Close closes the caller's body.
+func (u *upload) Close() error {
+	u.done.Store(true)
+	return u.src.Close()
+}
