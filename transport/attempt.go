@@ -183,7 +183,7 @@ const (
 	endClosed                // the caller, or a layer, has closed the body early
 	endBroken                // by an error, in err
 	endLeaked                // the caller forgot the body
-	endHeaders               // there is no body, or it is not ours to watch
+	endHeaders               // the connection is the caller's from here on
 	endPanic                 // the base panicked or called runtime.Goexit
 )
 
@@ -210,6 +210,7 @@ func (a *attempt) end(how ending, err error) {
 	}
 	a.call.faulty = a.faulty
 	resp, handed, pool := a.resp, a.handed, a.pool
+	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
 	doubtful := a.expired != nil && a.reused // the connection that it used
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
@@ -224,7 +225,7 @@ func (a *attempt) end(how ending, err error) {
 		}
 		pool.release()
 	}
-	if !(how == endHeaders && statusOf(resp) == http.StatusSwitchingProtocols) {
+	if how != endHeaders && !(how == endEOF && sending) {
 		a.stop()
 	}
 	h.release()

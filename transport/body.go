@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
 )
 
 // answer is the stack's own copy of a response, with its body. It is apart from
@@ -70,7 +72,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	bodiless := ans.Body == http.NoBody || a.call.req.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 	if !bodiless && a.ticket.done != nil {
-		a.lease = now + cmpDuration(a.call.timeout.Attempt, 10*time.Second)
+		a.lease = now + cmp.Or(max(a.call.timeout.Attempt, 0), probeLease)
 		a.watch(now)
 	} else if a.stream && !exempted && a.call.timeout.StreamIdle > 0 {
 		a.watch(now)
@@ -98,11 +100,14 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	return &ans.Response, nil
 }
 
-func cmpDuration(d, def time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return def
+// probeLease is how long a probe may go without a verdict where no limit of its
+// own says so.
+const probeLease = 10 * time.Second
+
+// unbounded reports whether no limit applies while headers are waited for.
+func (a *attempt) unbounded() bool {
+	t := &a.call.timeout
+	return t.Attempt <= 0 && t.Total <= 0 && t.Read <= 0 && a.call.slowCall <= 0
 }
 
 // explain is the error to return for one of the base's: ours, if it is due to a
@@ -305,7 +310,11 @@ func (a *attempt) judgeLease(now time.Duration) {
 	a.mu.Lock()
 	resp, slow := a.resp, a.slow
 	a.mu.Unlock()
-	b.settle(a, b.verdict(resp, nil), slow, resp, nil, now)
+	verdict := policy.Neutral // it has no headers yet, and may take its time
+	if resp != nil {
+		verdict = b.verdict(resp, nil)
+	}
+	b.settle(a, verdict, slow, resp, nil, now)
 }
 
 // keep ties a capture to the body of a response of ours; one without a body is

@@ -86,7 +86,11 @@ func (c *call) answered(resp *http.Response, err error) {
 		return
 	}
 	if resp != nil {
-		if b, ok := resp.Body.(interface{ hand(*call) bool }); ok && b.hand(c) {
+		open := resp.Body
+		if h, ok := open.(*hop); ok {
+			open = h.ReadCloser
+		}
+		if b, ok := open.(*body); ok && b.hand(c) {
 			return
 		}
 	}

@@ -175,8 +175,7 @@ func reasonOf(resp *http.Response, err error) string {
 	if err == nil {
 		return "stale-if-error"
 	}
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := err.(*Error); ok {
 		switch {
 		case e.Kind == ErrBreakerOpen:
 			return "breaker-open"

@@ -8,14 +8,13 @@ import (
 	"time"
 )
 
-// replay gives each attempt of a call its request body: by the caller's GetBody,
-// or else from a buffer that is filled while the first attempt streams, and used
-// only once that attempt has let go of the body. Nothing is read ahead.
+// replay gives each attempt of a call a request body that has no GetBody, from a
+// buffer that is filled while the first attempt streams, and used only once that
+// attempt has let go of the body. Nothing is read ahead. Nil stands for a request
+// that needs none of this.
 type replay struct {
-	c       *call
-	getBody func() (io.ReadCloser, error)
-	src     io.ReadCloser // the caller's body, without GetBody; else nil
-	limit   int64
+	src   io.ReadCloser // the caller's body
+	limit int64
 
 	mu      sync.Mutex // guards what follows
 	buf     []byte
@@ -36,41 +35,33 @@ var errReplayGone = errors.New("request body of an attempt that was given up")
 const letGoTime = 50 * time.Millisecond
 
 // newReplay takes charge of the body of req, which is our own copy.
-func newReplay(c *call, req *http.Request, limit int64) *replay {
-	r := &replay{c: c, getBody: req.GetBody}
-	if req.Body == nil || req.Body == http.NoBody || r.getBody != nil {
-		return r
+func newReplay(req *http.Request, limit int64) *replay {
+	if req.Body == nil || req.Body == http.NoBody || req.GetBody != nil {
+		return nil
 	}
-	r.src, r.limit = req.Body, limit
+	r := &replay{src: req.Body, limit: limit}
 	req.Body = &replayReader{r: r}
 	return r
 }
 
-// request is the caller's request as another attempt sends it.
-func (r *replay) request(a *attempt) (*http.Request, error) {
-	body := r.c.req.Body
+// next is the body of another attempt at the caller's request.
+func (r *replay) next(req *http.Request) (io.ReadCloser, error) {
 	switch {
-	case r.src != nil:
+	case r != nil:
 		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.turn++
 		r.closed, r.letGo = false, nil
-		body = &replayReader{r: r, turn: r.turn}
-		r.mu.Unlock()
-	case r.getBody != nil && body != nil && body != http.NoBody:
-		fresh, err := r.getBody()
-		if err != nil {
-			return nil, err
-		}
-		body = fresh
+		return &replayReader{r: r, turn: r.turn}, nil
+	case req.GetBody != nil && req.Body != nil && req.Body != http.NoBody:
+		return req.GetBody()
 	}
-	req := a.request(r.c.req)
-	req.Body = body
-	return req, nil
+	return req.Body, nil
 }
 
 // ready reports whether the body can be sent again.
 func (r *replay) ready() bool {
-	if r.src == nil {
+	if r == nil {
 		return true
 	}
 	r.mu.Lock()
@@ -99,7 +90,7 @@ func (r *replay) ready() bool {
 
 // seal says that there will be no further attempt.
 func (r *replay) seal() {
-	if r.src == nil {
+	if r == nil {
 		return
 	}
 	r.mu.Lock()

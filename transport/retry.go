@@ -37,7 +37,12 @@ func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
 func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	c := a.call
-	again := newReplay(c, req, r.policy.ReplayBody)
+	idempotent := c.opts.Idempotent || policy.Idempotent(c.req)
+	keep := int64(0) // of a body that is only sent again if nothing of it was
+	if idempotent {
+		keep = r.policy.ReplayBody
+	}
+	again := newReplay(req, keep)
 	defer again.seal()
 
 	resp, err := r.next.RoundTrip(req)
@@ -49,12 +54,12 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			return resp, c.attempted(err)
 		}
-		delay, obstacle := r.plan(a, again, resp, err, n)
+		delay, obstacle := r.plan(a, again, idempotent, resp, err, n)
 		if obstacle != "" || r.policy.Shadow {
 			r.suppress(a, obstacle, reason, delay)
 			return resp, c.attempted(err)
 		}
-		next, bodyErr := again.request(a.next(timeoutOf(err)))
+		body, bodyErr := again.next(c.req)
 		if bodyErr != nil { // of the caller's GetBody
 			r.budget.putBack()
 			return resp, c.attempted(err)
@@ -63,10 +68,14 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
 		if gone := c.wait(delay); gone != nil {
 			r.budget.putBack()
-			closeBody(next)
+			if body != nil {
+				_ = body.Close()
+			}
 			return nil, gone
 		}
-		a = attemptOf(next)
+		a = a.next(timeoutOf(err))
+		next := a.request(c.req)
+		next.Body = body
 		resp, err = r.next.RoundTrip(next)
 		if refused(err) { // not sent: what the host said last is the answer
 			r.budget.putBack()
@@ -77,12 +86,12 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // plan is how long to wait before retry n, or what stands against it.
-func (r *retry) plan(a *attempt, again *replay, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
+func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
 	c := a.call
 	switch {
 	case n+1 >= r.policy.MaxAttempts:
 		return 0, "max_attempts"
-	case !c.opts.Idempotent && !policy.Idempotent(c.req) && !a.unsent(err):
+	case !idempotent && !a.unsent(err):
 		return 0, "not_idempotent"
 	case !again.ready():
 		return 0, "body_not_replayable"
@@ -183,6 +192,9 @@ func hopeless(err error) bool {
 
 // certificateError reports whether a peer could not prove who it is.
 func certificateError(err error) bool {
+	if e, ok := err.(*Error); err == nil || ok && e.Kind != nil {
+		return false
+	}
 	var verification *tls.CertificateVerificationError
 	var authority x509.UnknownAuthorityError
 	var name x509.HostnameError

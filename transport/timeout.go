@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"time"
 )
@@ -37,7 +38,7 @@ func redirects(resp *http.Response) bool {
 // hop is the body of a redirect. http.Client hands the response it follows to the
 // next request, so that the next call can tell how much of Total is used up.
 type hop struct {
-	*body
+	io.ReadCloser
 	spent time.Duration
 }
 
@@ -52,9 +53,7 @@ func markHop(c *call, resp *http.Response) {
 		c.note = context.WithValue(c.req.Context(), hopKey{}, spent)
 		return
 	}
-	if b, ok := resp.Body.(*body); ok {
-		resp.Body = &hop{b, spent}
-	}
+	resp.Body = &hop{resp.Body, spent}
 }
 
 // hopSpent is what the call that was answered with this redirect had used.

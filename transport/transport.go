@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,8 +101,8 @@ func New(c Config) (*Transport, error) {
 	if c.MaxConcurrent > 0 {
 		t.permits, t.limit = semaphore.NewWeighted(int64(c.MaxConcurrent)), int64(c.MaxConcurrent)
 	}
-	t.hosts.max = cmpOr(c.MaxHosts, defaultMaxHosts)
-	t.idle.max = int64(cmpOr(c.MaxIdleConns, defaultMaxIdleConns))
+	t.hosts.max = cmp.Or(c.MaxHosts, defaultMaxHosts)
+	t.idle.max = int64(cmp.Or(c.MaxIdleConns, defaultMaxIdleConns))
 	if t.logger == nil {
 		t.logger = slog.Default()
 	}
@@ -323,12 +324,5 @@ func (t *Transport) wall(at time.Duration) time.Time { return t.epoch.Add(at) }
 
 // random is uniform in [0, 1).
 func random() float64 { return rand.Float64() }
-
-func cmpOr(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
-}
 
 var _ io.Closer = (*Transport)(nil)

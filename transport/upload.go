@@ -35,6 +35,10 @@ func (a *attempt) watchUpload(req *http.Request) {
 		}
 		a.clock.shift(a.clock.start, p, false)
 	}
+	if a.ticket.done != nil && (a.stream || a.unbounded()) {
+		a.lease = a.clock.start + probeLease
+		a.watch(a.clock.start)
+	}
 	a.mu.Unlock()
 	if none || req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) {
 		return
@@ -46,6 +50,9 @@ func (a *attempt) watchUpload(req *http.Request) {
 		}
 		return u
 	}
+	a.mu.Lock()
+	a.sending = true
+	a.mu.Unlock()
 	req.Body = wrap(req.Body)
 	if getBody := req.GetBody; getBody != nil {
 		req.GetBody = func() (io.ReadCloser, error) {
@@ -110,5 +117,13 @@ func (u *upload) Read(p []byte) (int, error) {
 // Close closes the caller's body.
 func (u *upload) Close() error {
 	u.done.Store(true)
-	return u.src.Close()
+	err := u.src.Close()
+	u.a.mu.Lock()
+	u.a.sending = false
+	ended := u.a.ended
+	u.a.mu.Unlock()
+	if ended {
+		u.a.stop()
+	}
+	return err
 }

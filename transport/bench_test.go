@@ -1,0 +1,123 @@
+package transport_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+)
+
+// stub answers at once, from memory: what a call costs over it is the stack's.
+type stub struct {
+	header http.Header
+	body   string
+}
+
+func (s *stub) RoundTrip(req *http.Request) (*http.Response, error) {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: s.header, Body: io.NopCloser(strings.NewReader(s.body)), ContentLength: int64(len(s.body)), Request: req,
+	}, nil
+}
+
+func newStub(size int) *stub {
+	return &stub{header: http.Header{"Content-Type": {"application/json"}}, body: strings.Repeat("x", size)}
+}
+
+func benchRequest(b *testing.B) *http.Request {
+	req, err := http.NewRequest(http.MethodGet, "http://bench.test/path", nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return req
+}
+
+// exchange does one call and reads its body to the end.
+func exchange(b *testing.B, rt http.RoundTripper, req *http.Request, buf []byte) {
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for err == nil {
+		_, err = resp.Body.Read(buf)
+	}
+	_ = resp.Body.Close()
+}
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// BenchmarkStub is what BenchmarkCall costs without the stack.
+func BenchmarkStub(b *testing.B) {
+	base, req, buf := newStub(256), benchRequest(b), make([]byte, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, base, req, buf)
+	}
+}
+
+// BenchmarkCall is a successful call through the full default stack.
+func BenchmarkCall(b *testing.B) {
+	rt := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
+	req, buf := benchRequest(b), make([]byte, 4096)
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, rt, req, buf)
+	}
+}
+
+// BenchmarkCallParallel is BenchmarkCall from 64 goroutines to one host.
+func BenchmarkCallParallel(b *testing.B) {
+	rt := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
+	b.SetParallelism(32)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		req, buf := benchRequest(b), make([]byte, 4096)
+		for pb.Next() {
+			exchange(b, rt, req, buf)
+		}
+	})
+}
+
+// BenchmarkRefusal is a call that the breaker refuses.
+func BenchmarkRefusal(b *testing.B) {
+	rt := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
+	rt.Host("bench.test").ForceOpen()
+	req := benchRequest(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := rt.RoundTrip(req); err == nil {
+			b.Fatal("not refused")
+		}
+	}
+}
+
+// BenchmarkStale is a stored answer of 1 KiB, served while the breaker is open.
+func BenchmarkStale(b *testing.B) {
+	p := policy.Default()
+	p.Fallback.MaxStale = time.Hour
+	rt := transport.Must(transport.New(transport.Config{Base: newStub(1024), Default: p, Logger: quiet()}))
+	req, buf := benchRequest(b), make([]byte, 4096)
+	exchange(b, rt, req, buf)
+	rt.Host("bench.test").ForceOpen()
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, rt, req, buf)
+	}
+}
+
+// BenchmarkCapture is a successful call whose answer is stored.
+func BenchmarkCapture(b *testing.B) {
+	p := policy.Default()
+	p.Fallback.MaxStale = time.Hour
+	rt := transport.Must(transport.New(transport.Config{Base: newStub(4096), Default: p, Logger: quiet()}))
+	req, buf := benchRequest(b), make([]byte, 8192)
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, rt, req, buf)
+	}
+}
