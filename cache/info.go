@@ -114,7 +114,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 		Proto:         e.proto,
 		ProtoMajor:    int(e.major),
 		ProtoMinor:    int(e.minor),
-		Header:        e.headerAt(age, why.cacheStatus(ttl, e.timed)),
+		Header:        e.headerAt(age, ttl, why),
 		Body:          b,
 		ContentLength: int64(len(e.body)),
 		Uncompressed:  e.uncompressed,
@@ -123,13 +123,15 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 }
 
 // headerAt is a header of its own for one answer: what was stored, Age, and one more member of Cache-Status.
-func (e *Entry) headerAt(age time.Duration, cacheStatus string) http.Header {
+func (e *Entry) headerAt(age, ttl time.Duration, why Failure) http.Header {
+	var room [128]byte
+	labels := strconv.AppendInt(room[:0], int64(age/time.Second), 10)
+	digits := len(labels)
+	text := string(why.appendCacheStatus(labels, ttl, e.timed)) // one string for both
+	cacheStatus := text[digits:]
+
 	h := make(http.Header, len(e.header)+2)
 	values := make([]string, 0, len(e.header)+2)
-	add := func(name string, value string) {
-		values = append(values, value)
-		h[name] = values[len(values)-1 : len(values) : len(values)]
-	}
 	labelled := false
 	for i := 0; i < len(e.header); {
 		name, start := e.header[i].name, len(values)
@@ -142,19 +144,21 @@ func (e *Entry) headerAt(age time.Duration, cacheStatus string) http.Header {
 		}
 		h[name] = values[start:len(values):len(values)]
 	}
+	start := len(values)
+	values = append(values, text[:digits])
+	h["Age"] = values[start : start+1 : start+1]
 	if !labelled {
-		add("Cache-Status", cacheStatus)
+		values = append(values, cacheStatus)
+		h["Cache-Status"] = values[start+1:]
 	}
-	add("Age", strconv.FormatInt(int64(age/time.Second), 10))
 	return h
 }
 
 const product = "watertight"
 
-// cacheStatus is the member of Cache-Status for an answer that stands in for a failure (RFC 9211).
-func (f Failure) cacheStatus(ttl time.Duration, timed bool) string {
-	var room [128]byte
-	b := append(room[:0], product...)
+// appendCacheStatus appends the member of Cache-Status for an answer that stands in for f (RFC 9211).
+func (f Failure) appendCacheStatus(b []byte, ttl time.Duration, timed bool) []byte {
+	b = append(b, product...)
 	detail := f.Detail
 	switch {
 	case !f.Forwarded:
@@ -177,7 +181,7 @@ func (f Failure) cacheStatus(ttl time.Duration, timed bool) string {
 	if detail != "" {
 		b = appendItem(append(b, "; detail="...), detail)
 	}
-	return string(b)
+	return b
 }
 
 // floorSeconds rounds down, so that an answer with a ttl of 0 or more and a fraction is still fresh.

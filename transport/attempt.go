@@ -44,6 +44,7 @@ type attempt struct {
 	asked     bool           // net/http wants a connection for it
 	conn      bool           // it has one
 	reused    bool           // which was used before
+	sending   bool           // the base has not yet closed the request body
 	discarded bool           // its response is not wanted any more
 	faulty    bool           // the request itself is at fault
 	stream    bool           // exempt from all limits but those on connecting and StreamIdle

@@ -1,0 +1,4 @@
+package cache
+
+// KeyOf tells a test which key a call has.
+func KeyOf(x Exchange) Key { return x.key }
