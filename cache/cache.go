@@ -259,7 +259,7 @@ func lasting(status int) bool {
 }
 
 // whole reports whether the end of the body can be told from its loss, and nothing follows it. A body that ends with the connection
-// (RFC 9112 section 8) looks the same cut short.
+// (RFC 9112 section 8) looks the same cut short, unless it was gzip, which has an end of its own.
 func whole(resp *http.Response) bool {
 	closeDelimited := resp.ProtoMajor == 1 && resp.ContentLength < 0 && !resp.Uncompressed &&
 		!slices.Contains(resp.TransferEncoding, "chunked")

@@ -11,8 +11,8 @@ const (
 	maxVariants  = 16
 	maxSelectors = 32
 
-	// missing is the value of a selector for a field that the request did not have. No field value is like it.
-	missing = "\x00"
+	// missing is the value of a selector for a field that the request did not have. No normal form is a lone comma.
+	missing = ","
 )
 
 // field is one line of a header, or one selector: a request field named by Vary with its value in normal form.
@@ -48,7 +48,7 @@ func varyNames(lines []string) ([]string, bool) {
 // selects reports whether a request has the value of a selector.
 func (f field) selects(h http.Header) bool {
 	values := h[f.name]
-	if len(values) == 1 && values[0] == f.value {
+	if len(values) == 1 && values[0] == f.value && f.value != missing {
 		return true
 	}
 	return normal(f.name, values) == f.value

@@ -19,6 +19,8 @@ func TestVaryDecidesWhichVariantAnswers(t *testing.T) {
 		{"Accept", []string{"Accept", "a/b"}, nil, false},
 		{"Accept", nil, []string{"Accept", "a/b"}, false},
 		{"Accept", nil, []string{"Accept", ""}, false},
+		{"Accept", nil, []string{"Accept", ","}, false},
+		{"Accept", nil, []string{"Accept", "\x00"}, false},
 		{"Accept", nil, nil, true},
 		{"Accept", []string{"Accept", "a/b,c/d"}, []string{"Accept", " a/b ,\tc/d "}, true},
 		{"Accept", []string{"Accept", "a/b, c/d"}, []string{"Accept", "a/b", "Accept", "c/d"}, true},
