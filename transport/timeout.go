@@ -71,23 +71,23 @@ func hopSpent(resp *http.Response) time.Duration {
 
 // limitOf is the limit on the present wait of the attempt, with the knob that
 // sets it. mu must be held.
-func (a *attempt) limitOf() (d time.Duration, kind error, knob string) {
+func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
 	t := &a.call.timeout
 	switch a.clock.phase {
 	case phaseConnect:
-		return t.Connect, ErrConnectTimeout, "Timeout.Connect"
+		return t.Connect, "Timeout.Connect", ErrConnectTimeout
 	case phaseTLS:
-		return t.TLSHandshake, ErrTLSTimeout, "Timeout.TLSHandshake"
+		return t.TLSHandshake, "Timeout.TLSHandshake", ErrTLSTimeout
 	case phaseWrite, phaseHeader, phaseBody:
 		if a.stream {
 			if a.status != 0 {
-				return t.StreamIdle, errStreamIdle, "Timeout.StreamIdle"
+				return t.StreamIdle, "Timeout.StreamIdle", errStreamIdle
 			}
-			return 0, nil, ""
+			return 0, "", nil
 		}
-		return t.Read, ErrReadTimeout, "Timeout.Read"
+		return t.Read, "Timeout.Read", ErrReadTimeout
 	}
-	return 0, nil, ""
+	return 0, "", nil
 }
 
 // watch sees to the limits of the attempt and arms its timer for the next one.
@@ -109,7 +109,7 @@ func (a *attempt) watch(now time.Duration) (due dueActions) {
 	}
 
 	// The waits, present and to come.
-	d, kind, knob := a.limitOf()
+	d, knob, kind := a.limitOf()
 	if d > 0 && left(d, c.waited(now)) && !c.paused() {
 		due.expire(&Error{Kind: kind, Layer: LayerTimeout, Phase: c.phase.String(), Limit: d, Knob: knob})
 	}

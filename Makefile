@@ -1,0 +1,51 @@
+# watertight. "make" lists what there is.
+
+GO      ?= go
+TOOL     = $(GO) tool -modfile=tools/go.mod
+ARGS    ?=
+COUNT   ?= 1
+PACKAGES = ./...
+CORE     = ./policy ./cache ./transport
+FUZZTIME ?= 20s
+# Of an earlier commit, to compare with: make bench BASE=HEAD~1
+BASE    ?=
+BENCH   ?= .
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: ## watch an outage take a bare client down, and the stack stand (ARGS="-scale 10 -json")
+	@$(GO) run ./cmd/demo $(ARGS)
+
+.PHONY: test
+test: ## all tests, with the race detector
+	$(GO) test -race -count=$(COUNT) $(PACKAGES)
+
+.PHONY: check
+check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
+	$(GO) vet $(PACKAGES)
+	$(GO) mod tidy -diff
+	$(TOOL) staticcheck $(PACKAGES)
+	./testdata/imports.sh
+	./testdata/vuln.sh
+
+.PHONY: cover
+cover: ## statement coverage of policy, cache and transport
+	$(GO) test -count=1 -coverpkg=$$(echo $(addsuffix $(comma),$(CORE)) | tr -d ' ' | sed 's/,$$//') -coverprofile=cover.out $(CORE)
+	@./testdata/cover.sh cover.out
+
+comma := ,
+
+.PHONY: bench
+bench: ## benchmarks (BASE=commit compares with that commit, side by side)
+	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./transport ./cache; \
+	else ./testdata/bench.sh '$(BASE)' '$(BENCH)'; fi
+
+.PHONY: fuzz
+fuzz: ## every fuzz target for FUZZTIME (20s)
+	@./testdata/fuzz.sh $(FUZZTIME)
