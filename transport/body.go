@@ -46,6 +46,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		return nil, err
 	}
 	ans := &answer{Response: *resp}
+	ans.Request = a.call.req
 	if ans.Body == nil {
 		ans.Body = http.NoBody
 	}

@@ -47,13 +47,11 @@ func (b *bulkhead) RoundTrip(req *http.Request) (*http.Response, error) {
 // none that is not there.
 func (b *bulkhead) acquire(a *attempt) error {
 	if b.permits != nil {
-		if err := b.take(a, b.permits, "Bulkhead.MaxConcurrent"); err != nil {
-			if b.policy.Shadow && refused(err) {
-				return nil
-			}
+		err := b.take(a, b.permits, "Bulkhead.MaxConcurrent")
+		if err != nil && !(b.policy.Shadow && refused(err)) {
 			return err
 		}
-		a.permit = true
+		a.permit = err == nil
 	}
 	if all := b.h.t.permits; all != nil {
 		if err := b.take(a, all, "Config.MaxConcurrent"); err != nil {

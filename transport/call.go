@@ -44,9 +44,8 @@ type call struct {
 	bytes    int64         // moved by attempts that have ended
 	sent     int           // attempts that went out
 	exchange cache.Exchange
-	faulty   bool            // the request itself was at fault
-	outcome  string          // if not told by the answer
-	note     context.Context // for Response.Request, where it carries a note
+	faulty   bool   // the request itself was at fault
+	outcome  string // if not told by the answer
 	ended    bool
 	first    attempt // saves an allocation
 }
@@ -69,12 +68,6 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	a := &c.first
 	a.init(c)
 	resp, err := h.chain.RoundTrip(a.request(req))
-	if resp != nil && resp.Request != req {
-		resp.Request = req
-	}
-	if c.note != nil && resp != nil {
-		resp.Request = req.WithContext(c.note)
-	}
 	c.answered(resp, err)
 	return resp, err
 }

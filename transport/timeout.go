@@ -50,7 +50,7 @@ type hopKey struct{}
 func markHop(c *call, resp *http.Response) {
 	spent := c.spent(c.h.t.now())
 	if c.req.Cancel != nil {
-		c.note = context.WithValue(c.req.Context(), hopKey{}, spent)
+		resp.Request = resp.Request.WithContext(context.WithValue(resp.Request.Context(), hopKey{}, spent))
 		return
 	}
 	resp.Body = &hop{resp.Body, spent}
