@@ -41,6 +41,10 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if f.stores {
 		c.exchange = f.h.t.cache.Begin(c.req)
+		if stored, ok := f.h.t.cache.OnlyIfCached(&c.exchange, c.req); ok {
+			closeBody(req)
+			return stored, nil
+		}
 	}
 	resp, err := f.next.RoundTrip(req)
 	if err == nil && !f.policy.Status(resp.StatusCode) {
