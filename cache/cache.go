@@ -25,6 +25,9 @@ type Cache struct {
 	secret [32]byte
 	chunks sync.Pool
 
+	// lastDate is the last Date that was read. Busy clients see the same one all second long.
+	lastDate atomic.Pointer[date]
+
 	// epochs count the writes to the URIs of each stripe. An answer asked for in one epoch is not stored in another:
 	// it may be from before the write.
 	epochs [epochStripes]atomic.Uint64
@@ -36,6 +39,24 @@ func New(store Store) *Cache {
 	c := &Cache{store: store, start: time.Now(), seed: maphash.MakeSeed()}
 	rand.Read(c.secret[:]) // never fails
 	return c
+}
+
+type date struct {
+	text string
+	time time.Time
+}
+
+// date is parseDate with a memory of one.
+func (c *Cache) date(lines []string) (time.Time, bool) {
+	last := c.lastDate.Load()
+	if last != nil && len(lines) == 1 && lines[0] == last.text {
+		return last.time, true
+	}
+	t, ok := parseDate(lines)
+	if ok {
+		c.lastDate.Store(&date{lines[0], t})
+	}
+	return t, ok
 }
 
 // Failure is why an answer could not be had.
@@ -212,7 +233,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	now := wall.Sub(c.start)
 	date := wall
 	if lines := resp.Header["Date"]; len(lines) > 0 {
-		if date, ok = parseDate(lines); !ok {
+		if date, ok = c.date(lines); !ok {
 			return nil
 		}
 	}

@@ -160,19 +160,24 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 		date = now.UTC().Format(http.TimeFormat)
 	}
 	omit = append(omit, resp.Header["Connection"]...)
-	lines, size := 0, 0
+	var room [32]field
+	lines, size := room[:0], 0
 	for name, values := range resp.Header {
-		if !unstored(name, omit) {
-			for _, value := range values {
-				lines++
-				size += len(name) + len(value)
-			}
+		if unstored(name, omit) {
+			continue
+		}
+		for _, value := range values {
+			lines = append(lines, field{name, value})
+			size += len(name) + len(value)
 		}
 	}
 	if size > maxHeaderBytes {
 		return false
 	}
-	fields := make([]field, 0, lines+1+len(vary))
+	if date != "" {
+		lines = append(lines, field{"Date", date})
+		size += len("Date") + len(date)
+	}
 	var selected [4]string
 	values := selected[:0]
 	for _, name := range vary {
@@ -190,27 +195,19 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 	}
 
 	var t text
-	t.b.Grow(size + e.key.size() + len(status) + len(e.proto) + len("Date") + len(date))
+	t.b.Grow(size + e.key.size() + len(status) + len(e.proto))
 	e.key.Host, e.key.Path, e.key.Query = t.add(e.key.Host), t.add(e.key.Path), t.add(e.key.Query)
 	e.key.Scheme = scheme(e.key.Scheme)
 	e.statusText, e.proto = t.add(status), t.add(e.proto)
-	for name, values := range resp.Header {
-		if unstored(name, omit) || len(values) == 0 {
-			continue
-		}
-		name = t.add(name)
-		for _, value := range values {
-			fields = append(fields, field{name, t.add(value)})
-		}
+	fields := make([]field, 0, len(lines)+len(vary))
+	for _, f := range lines {
+		fields = append(fields, field{t.add(f.name), t.add(f.value)})
 	}
-	if date != "" {
-		fields = append(fields, field{"Date", t.add(date)})
-	}
-	lines = len(fields)
 	for i, name := range vary {
 		fields = append(fields, field{t.add(name), t.add(values[i])})
 	}
-	e.header, e.selectors = fields[:lines:lines], fields[lines:]
+	n := len(lines)
+	e.header, e.selectors = fields[:n:n], fields[n:]
 	e.text = int64(t.b.Len())
 	return true
 }
