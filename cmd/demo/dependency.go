@@ -1,0 +1,203 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// names are the five dependencies of /mission.
+var names = []string{"areas", "crew", "telemetry", "geofences", "alerts"}
+
+// slowOne is the dependency that the runs slow down.
+const slowOne = "telemetry"
+
+// A fault is what a dependency does instead of answering after its latency. The
+// zero value is health.
+type fault struct {
+	kind   faultKind
+	delay  time.Duration // of a delay; between the bytes of a drip
+	status int           // of errors
+	share  float64       // of the requests that are hit, from 0 to 1
+}
+
+type faultKind string
+
+const (
+	healthy faultKind = ""
+	delay   faultKind = "delay"
+	hang    faultKind = "hang"
+	failing faultKind = "errors"
+	resets  faultKind = "resets"
+	drip    faultKind = "drip"
+)
+
+// String is the fault as a phrase.
+func (f fault) String() string {
+	s := ""
+	switch f.kind {
+	case healthy:
+		return "healthy"
+	case delay:
+		s = fmt.Sprintf("answers in %v", f.delay)
+	case hang:
+		s = "hangs"
+	case failing:
+		s = fmt.Sprintf("answers %d", f.status)
+	case resets:
+		s = "resets connections"
+	case drip:
+		s = fmt.Sprintf("drips a byte every %v", f.delay)
+	}
+	if f.share < 1 {
+		s += fmt.Sprintf(" (%.0f %% of requests)", f.share*100)
+	}
+	return s
+}
+
+// dependency is an HTTP server whose faults are put in and taken out by hand.
+type dependency struct {
+	name    string
+	latency time.Duration
+	fault   atomic.Pointer[fault]
+	server  *server
+	stop    chan struct{} // closed when it must hold nothing any more
+
+	mu   sync.Mutex  // guards hits
+	hits []time.Time // when each request came
+}
+
+func newDependency(name string, latency time.Duration) (*dependency, error) {
+	d := &dependency{name: name, latency: latency, stop: make(chan struct{})}
+	d.fault.Store(&fault{})
+	s, err := listen(d)
+	d.server = s
+	return d, err
+}
+
+// close lets go of every request that is held, and stops the server.
+func (d *dependency) close() {
+	close(d.stop)
+	d.server.close()
+}
+
+func (d *dependency) set(f fault) { d.fault.Store(&f) }
+
+// between counts the requests that came after one moment and up to another.
+func (d *dependency) between(after, until time.Time) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, t := range d.hits {
+		if t.After(after) && !t.After(until) {
+			n++
+		}
+	}
+	return n
+}
+
+func (d *dependency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	d.mu.Lock()
+	d.hits = append(d.hits, now)
+	d.mu.Unlock()
+
+	f := *d.fault.Load()
+	if f.kind != healthy && f.share < 1 && rand.Float64() >= f.share {
+		f = fault{}
+	}
+	body := fmt.Sprintf("{%q:%q,%q:%q}\n", "dependency", d.name, "at", now.Format(time.RFC3339Nano))
+	switch f.kind {
+	case hang:
+		d.wait(r.Context(), nil)
+	case resets:
+		d.reset(w)
+		return
+	case delay:
+		d.sleep(r.Context(), f.delay)
+	default:
+		d.sleep(r.Context(), d.latency)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	switch f.kind {
+	case failing:
+		http.Error(w, http.StatusText(f.status), f.status)
+	case drip:
+		for i := range len(body) {
+			_, _ = w.Write([]byte{body[i]})
+			_ = http.NewResponseController(w).Flush()
+			d.sleep(r.Context(), f.delay)
+		}
+	default:
+		_, _ = w.Write([]byte(body))
+	}
+}
+
+func (d *dependency) sleep(ctx context.Context, delay time.Duration) {
+	t := time.NewTimer(delay)
+	defer t.Stop()
+	d.wait(ctx, t.C)
+}
+
+// wait returns when done does. A request whose caller has gone, or whose server
+// stops, is cut: to return would be to answer it.
+func (d *dependency) wait(ctx context.Context, done <-chan time.Time) {
+	select {
+	case <-done:
+		return
+	case <-ctx.Done():
+	case <-d.stop:
+	}
+	panic(http.ErrAbortHandler)
+}
+
+// reset closes the connection with an RST.
+func (d *dependency) reset(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+	if tcp, ok := conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	_ = conn.Close()
+}
+
+// server is an http.Server on a loopback port.
+type server struct {
+	http.Server
+	host string // host:port
+	done chan struct{}
+}
+
+// listen serves h on a free loopback port.
+func listen(h http.Handler) (*server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	s := &server{host: l.Addr().String(), done: make(chan struct{})}
+	s.Handler = h
+	s.ReadHeaderTimeout = 10 * time.Second
+	go func() {
+		defer close(s.done)
+		_ = s.Serve(l)
+	}()
+	return s, nil
+}
+
+// close gives requests in flight a moment, then cuts them.
+func (s *server) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := s.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
+		_ = s.Close()
+	}
+	<-s.done
+}
