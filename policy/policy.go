@@ -55,6 +55,7 @@ func Default() Policy {
 			MaxAttempts:   3,
 			Base:          200 * time.Millisecond,
 			Max:           2 * time.Second,
+			Statuses:      []int{408, 429, 500, 502, 503, 504},
 			MaxRetryAfter: 10 * time.Second,
 			ReplayBody:    64 << 10,
 			Budget:        Budget{Ratio: 0.2, MinPerSecond: 0.2},

@@ -77,6 +77,7 @@ func TestDefaultAndServiceAreTheTable(t *testing.T) {
 		"Retry.MaxAttempts":         same(3),
 		"Retry.Base":                same(200 * time.Millisecond),
 		"Retry.Max":                 same(2 * s),
+		"Retry.Statuses":            same([]int{408, 429, 500, 502, 503, 504}),
 		"Retry.MaxRetryAfter":       {10 * s, 2 * s},
 		"Retry.ReplayBody":          same(64 * kib),
 		"Retry.Budget.Ratio":        same(0.2),
@@ -126,6 +127,9 @@ func TestStatusesOfBothPoliciesAreTheSix(t *testing.T) {
 			if !p.Retry.Status(code) {
 				t.Errorf("%s does not retry %d", name, code)
 			}
+		}
+		if p.Retry.Statuses = append(p.Retry.Statuses, 425); !p.Retry.Status(503) {
+			t.Errorf("adding a status to %s takes the others away", name)
 		}
 	}
 }

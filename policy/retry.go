@@ -28,8 +28,9 @@ type Retry struct {
 	// Zero: no cap.
 	Max time.Duration
 
-	// Statuses are the status codes that are retried, all from 400 to 599. Nil,
-	// the default: 408, 429, 500, 502, 503, 504. An empty, non-nil slice: none.
+	// Statuses are the status codes that are retried, all from 400 to 599.
+	// Default, and nil: 408, 429, 500, 502, 503, 504. An empty, non-nil slice:
+	// none.
 	Statuses []int
 
 	// MaxRetryAfter is the longest Retry-After (RFC 9110 section 10.2.3) that is
