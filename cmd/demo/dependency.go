@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -55,7 +54,7 @@ func (f fault) String() string {
 	case drip:
 		s = fmt.Sprintf("drips a byte every %v", f.delay)
 	}
-	if f.share < 1 {
+	if f.kind != healthy && f.share < 1 {
 		s += fmt.Sprintf(" (%.0f %% of requests)", f.share*100)
 	}
 	return s
@@ -68,6 +67,8 @@ type dependency struct {
 	fault   atomic.Pointer[fault]
 	server  *server
 	stop    chan struct{} // closed when it must hold nothing any more
+
+	forget bool // keeps no hits
 
 	mu   sync.Mutex  // guards hits
 	hits []time.Time // when each request came
@@ -89,12 +90,16 @@ func (d *dependency) close() {
 
 func (d *dependency) set(f fault) { d.fault.Store(&f) }
 
-// between counts the requests that came after one moment and up to another.
-func (d *dependency) between(after, until time.Time) int {
+// seen is when the requests came.
+func (d *dependency) seen() []time.Time {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := 0
-	for _, t := range d.hits {
+	return d.hits[:len(d.hits):len(d.hits)]
+}
+
+// between counts moments after one and up to another.
+func between(all []time.Time, after, until time.Time) (n int) {
+	for _, t := range all {
 		if t.After(after) && !t.After(until) {
 			n++
 		}
@@ -104,9 +109,11 @@ func (d *dependency) between(after, until time.Time) int {
 
 func (d *dependency) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
-	d.mu.Lock()
-	d.hits = append(d.hits, now)
-	d.mu.Unlock()
+	if !d.forget {
+		d.mu.Lock()
+		d.hits = append(d.hits, now)
+		d.mu.Unlock()
+	}
 
 	f := *d.fault.Load()
 	if f.kind != healthy && f.share < 1 && rand.Float64() >= f.share {
@@ -167,37 +174,4 @@ func (d *dependency) reset(w http.ResponseWriter) {
 		_ = tcp.SetLinger(0)
 	}
 	_ = conn.Close()
-}
-
-// server is an http.Server on a loopback port.
-type server struct {
-	http.Server
-	host string // host:port
-	done chan struct{}
-}
-
-// listen serves h on a free loopback port.
-func listen(h http.Handler) (*server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	s := &server{host: l.Addr().String(), done: make(chan struct{})}
-	s.Handler = h
-	s.ReadHeaderTimeout = 10 * time.Second
-	go func() {
-		defer close(s.done)
-		_ = s.Serve(l)
-	}()
-	return s, nil
-}
-
-// close gives requests in flight a moment, then cuts them.
-func (s *server) close() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	if err := s.Shutdown(ctx); errors.Is(err, context.DeadlineExceeded) {
-		_ = s.Close()
-	}
-	<-s.done
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/watertight-go/watertight/transport"
@@ -10,19 +11,19 @@ import (
 
 // tell renews the live line once a second of the scene.
 func (r *rig) tell(ctx context.Context) {
-	second := max(time.Duration(float64(time.Second)/r.setting.scale), 50*time.Millisecond)
+	second := time.Duration(float64(time.Second) / r.setting.scale)
 	tick := time.NewTicker(second)
 	defer tick.Stop()
-	told := 0
+	last := time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
-		ended := r.load.since(told)
-		told += len(ended)
-		r.view.renew(r.line(time.Since(r.record.start), ended, second))
+		now := time.Now()
+		r.view.renew(r.line(now.Sub(r.record.start), r.load.recently(), now.Sub(last)))
+		last = now
 	}
 }
 
@@ -30,9 +31,9 @@ func (r *rig) tell(ctx context.Context) {
 func (r *rig) line(at time.Duration, ended []arrival, over time.Duration) string {
 	l := r.view.look
 	held, of := int(r.service.held.Load()), r.setting.workers
-	workers := fmt.Sprintf("%s %3d", l.bar(held, of, 10), held)
+	bar := l.bar(held, of, 10)
 	if held >= of {
-		workers = l.red(workers)
+		bar = l.red(bar)
 	}
 	var missions, pings int
 	label := ""
@@ -47,36 +48,38 @@ func (r *rig) line(at time.Duration, ended []arrival, over time.Duration) string
 		}
 	}
 	rate := func(n int) string { return fmt.Sprintf("%.0f/s", float64(n)/over.Seconds()) }
-	return fmt.Sprintf("%6s  workers %s  /mission %-6s /ping %-6s telemetry %s",
-		seconds(at), workers, rate(missions), rate(pings), r.state(label))
+	return fmt.Sprintf("%6.1f s  %s %3d held  /mission %-6s /ping %-5s %s",
+		at.Seconds(), bar, held, rate(missions), rate(pings), r.state(label))
 }
 
-// state is how telemetry is seen by the assembler.
+// state is what is not as it should be, dependency by dependency.
 func (r *rig) state(label string) string {
-	s := "ok"
-	switch d := r.deps[slowOne].fault.Load(); {
-	case d.kind != healthy:
-		s = string(d.kind)
-		if d.kind == delay {
-			s = "slow"
+	var all []string
+	for _, name := range names {
+		var words []string
+		switch f := r.deps[name].fault.Load(); f.kind {
+		case healthy:
+		case delay:
+			words = append(words, "slow")
+		default:
+			words = append(words, string(f.kind))
 		}
-	}
-	if r.stack != nil {
-		for _, h := range r.stack.Host(r.deps[slowOne].server.host).Snapshot() {
-			if h.State != transport.Closed {
-				s = h.State.String()
+		if r.stack != nil {
+			for _, h := range r.stack.Host("http://" + r.deps[name].server.host).Snapshot() {
+				if h.State != transport.Closed {
+					words = append(words, h.State.String())
+				}
 			}
 		}
+		if name == slowOne && label != "" {
+			words = append(words, label)
+		}
+		if len(words) > 0 {
+			all = append(all, name+" "+strings.Join(words, ", "))
+		}
 	}
-	if label != "" {
-		s += ", " + label
+	if len(all) == 0 {
+		return "all well"
 	}
-	return s
-}
-
-func seconds(d time.Duration) string {
-	if d < 10*time.Second {
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return fmt.Sprintf("%.0f s", d.Seconds())
+	return strings.Join(all, "; ")
 }

@@ -20,12 +20,14 @@ type arrival struct {
 // load sends requests to the assembler, and keeps what became of each. It is an
 // open loop: arrivals do not wait for answers.
 type load struct {
-	url    string
-	client *http.Client
-	all    sync.WaitGroup
+	url     string
+	client  *http.Client
+	endless bool // keeps nothing but what is recent
+	all     sync.WaitGroup
 
-	mu       sync.Mutex // guards arrivals
+	mu       sync.Mutex // guards what follows
 	arrivals []arrival  // that have ended
+	recent   int        // how many of them are not in recently yet
 }
 
 func newLoad(url string) *load {
@@ -63,6 +65,7 @@ func (l *load) send(ctx context.Context, path string, patience time.Duration) {
 	a.end = time.Now()
 	l.mu.Lock()
 	l.arrivals = append(l.arrivals, a)
+	l.recent++
 	l.mu.Unlock()
 }
 
@@ -89,11 +92,26 @@ func (l *load) get(ctx context.Context, path string) (ok bool, telemetry part) {
 	return err == nil && resp.StatusCode == http.StatusOK, telemetry
 }
 
-// since returns the arrivals that have ended after the first n.
-func (l *load) since(n int) []arrival {
+// recently returns the arrivals that have ended since it was last asked. An
+// endless run forgets them then.
+func (l *load) recently() []arrival {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.arrivals[n:len(l.arrivals):len(l.arrivals)]
+	n := len(l.arrivals)
+	ended := l.arrivals[n-l.recent : n : n]
+	l.recent = 0
+	if l.endless {
+		l.arrivals = nil
+	}
+	return ended
+}
+
+// ended returns all that have ended.
+func (l *load) ended() []arrival {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := len(l.arrivals)
+	return l.arrivals[:n:n]
 }
 
 // wait waits for the last arrival to end, which it does with the context of

@@ -2,29 +2,162 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
+	"time"
+)
+
+// Exit codes.
+const (
+	exitOK     = 0
+	exitFailed = 1 // a claim did not hold, or the demo could not run
+	exitUsage  = 2
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	v := &view{out: os.Stdout, look: look{unicode: true}}
-	s := newSetting(1)
-	if len(os.Args) > 1 {
-		s = newSetting(10)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+const usage = `Watch one slow dependency take a service down, and the stack keep it up.
+
+  demo [-scale N] [-json]
+  demo -serve 127.0.0.1:PORT [-scale N]
+  demo proxy -listen 127.0.0.1:PORT -target URL [flags]     (see demo proxy -h)
+
+  -scale N     play it N times faster, from 1 to 20: durations are divided by N,
+               rates multiplied (default 1, about 40 s)
+  -json        print nothing but {"claims":[{"name","expected","measured","ok"}]}
+  -serve ADDR  keep the stack's run going, and take faults by hand on ADDR
+               (loopback, unless -expose is given) until interrupted
+  -expose      let -serve listen where others can reach it
+
+Exit code: 0 if every claim held, 1 if one did not, 2 for bad flags.
+NO_COLOR is respected.
+
+By hand, with -serve 127.0.0.1:8088:
+
+  curl        127.0.0.1:8088/                               what can be done
+  curl        127.0.0.1:8088/status                         workers, breakers, counts
+  curl -XPOST '127.0.0.1:8088/telemetry/delay?d=30s'        the fault of the demo
+  curl -XPOST  127.0.0.1:8088/crew/hang                     takes calls, never answers
+  curl -XPOST '127.0.0.1:8088/areas/errors?status=503&share=0.6'
+  curl -XPOST  127.0.0.1:8088/alerts/resets                 cuts connections
+  curl -XPOST '127.0.0.1:8088/geofences/drip?every=500ms'   a byte at a time
+  curl -XPOST  127.0.0.1:8088/telemetry/ok                  healthy again
+`
+
+// run is the command: it returns its exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == "proxy" {
+		return runProxy(ctx, args[1:], stdout, stderr)
 	}
+	var asJSON, exposed bool
+	scale, serve := 1.0, ""
+	f := newFlags("demo")
+	f.value("scale", "a number from 1 to 20", func(s string) bool {
+		x, err := strconv.ParseFloat(s, 64)
+		scale = x
+		return err == nil && x >= 1 && x <= 20
+	})
+	f.boolean("json", &asJSON)
+	f.boolean("expose", &exposed)
+	f.value("serve", "", func(s string) bool { serve = s; return true })
+	if err := f.parse(args); err != nil {
+		fmt.Fprint(stdout, usage)
+		return exitOK
+	}
+	if _, given := f.given["serve"]; given {
+		f.address("serve", serve, exposed)
+		if asJSON {
+			f.problem("json", "true", "left out with -serve, which makes no claims")
+		}
+	} else if exposed {
+		f.problem("expose", "true", "given together with -serve")
+	}
+	if len(f.problems) > 0 {
+		return f.report(stderr)
+	}
+
+	v := &view{out: stdout, look: lookOf(stdout)}
+	if asJSON {
+		v.out = nil
+	}
+	s := newSetting(scale)
+	var code int
+	var err error
+	if serve != "" {
+		code, err = runServe(ctx, s, v, serve)
+	} else {
+		code, err = runBoth(ctx, s, v, stdout)
+	}
+	if err != nil {
+		v.end()
+		fmt.Fprintln(stderr, "demo:", err)
+		return exitFailed
+	}
+	return code
+}
+
+// runBoth plays both runs and shows what they came to.
+func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer) (int, error) {
+	start := time.Now()
+	v.scene(s)
 	a, err := runBare(ctx, s, v)
 	if err != nil {
-		fmt.Println(err)
+		return exitFailed, err
 	}
-	fmt.Println(a.empty.Sub(a.injected), a.peak, len(a.arrivals))
 	b, err := runStack(ctx, s, v)
 	if err != nil {
-		fmt.Println(err)
+		return exitFailed, err
 	}
-	fmt.Println(b.peak, b.probes, len(b.arrivals), b.inFlight, b.good)
-	fmt.Println(b.samples)
+	all := claims(s, a, b)
+	failed := 0
+	for _, c := range all {
+		if !c.OK {
+			failed++
+		}
+	}
+	if v.out == nil {
+		if err := writeJSON(stdout, all); err != nil {
+			return exitFailed, err
+		}
+	} else {
+		v.print("\n" + picture(v.look, s, a, b) + "\n" + table(v.look, all) + summary(v.look, a, b, all, failed, time.Since(start)))
+	}
+	if failed > 0 {
+		return exitFailed, nil
+	}
+	return exitOK, nil
 }
+
+func writeJSON(w io.Writer, all []claim) error {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(struct {
+		Claims []claim `json:"claims"`
+	}{all})
+}
+
+// summary is the last word.
+func summary(l look, a, b record, all []claim, failed int, took time.Duration) string {
+	s := ""
+	if lost := a.lost() + b.lost(); lost > took/50 {
+		s = l.dim(fmt.Sprintf("The machine kept us waiting for %s of %s; limits on time that were passed are widened by what was lost under them.",
+			short(lost), short(took))) + "\n"
+	}
+	if failed > 0 {
+		return s + l.red(fmt.Sprintf("%d of %d claims did not hold.", failed, len(all)))
+	}
+	return s + l.green(fmt.Sprintf("All %d claims held", len(all))) + fmt.Sprintf(", in %s.", short(took))
+}
+
+// lost is the time that the machine did not give to a run.
+func (r record) lost() time.Duration { return r.stalls.between(r.start, r.end) }

@@ -15,6 +15,7 @@ import (
 type rig struct {
 	setting setting
 	view    *view
+	endless bool // no claims are made of it, and nothing is kept
 	deps    map[string]*dependency
 	service *assembler
 	load    *load
@@ -37,9 +38,10 @@ type record struct {
 	step             time.Duration
 	arrivals         []arrival
 	transitions      []transition
-	good             transport.Evidence // telemetry's window when the fault came
-	probes           int                // requests that telemetry got half-open
-	others           map[string]transport.HostSnapshot
+	good             transport.Evidence     // telemetry's window when the fault came
+	probes           int                    // requests that telemetry got half-open
+	hits             map[string][]time.Time // when requests came, by dependency
+	hosts            map[string]transport.HostSnapshot
 	inFlight         int // permits held when all was over
 	stalls           *stalls
 }
@@ -51,8 +53,8 @@ type transition struct {
 }
 
 // newRig starts the servers; withStack chooses the client between them.
-func newRig(s setting, v *view, withStack bool) (*rig, error) {
-	r := &rig{setting: s, view: v, deps: map[string]*dependency{}, record: record{stalls: &stalls{}}}
+func newRig(s setting, v *view, withStack, endless bool) (*rig, error) {
+	r := &rig{setting: s, view: v, endless: endless, deps: map[string]*dependency{}, record: record{stalls: &stalls{}}}
 	var deps []*dependency
 	for _, name := range names {
 		d, err := newDependency(name, s.latency)
@@ -60,6 +62,7 @@ func newRig(s setting, v *view, withStack bool) (*rig, error) {
 			r.close()
 			return nil, err
 		}
+		d.forget = endless
 		r.deps[name] = d
 		deps = append(deps, d)
 	}
@@ -72,6 +75,7 @@ func newRig(s setting, v *view, withStack bool) (*rig, error) {
 		return nil, err
 	}
 	r.load = newLoad("http://" + r.service.server.host)
+	r.load.endless = endless
 	return r, nil
 }
 
@@ -104,9 +108,12 @@ func (r *rig) begin(ctx context.Context) {
 	r.mu.Unlock()
 	r.running.Go(func() { r.load.arrive(ctx, "/mission", s.missions, 0) })
 	r.running.Go(func() { r.load.arrive(ctx, "/ping", s.pings, s.patience) })
+	r.running.Go(func() { r.tell(ctx) })
+	if r.endless {
+		return
+	}
 	r.running.Go(func() { r.sample(ctx) })
 	r.running.Go(func() { r.record.stalls.watch(ctx) })
-	r.running.Go(func() { r.tell(ctx) })
 }
 
 // finish ends the load, then all that it held, and returns what was seen.
@@ -121,7 +128,11 @@ func (r *rig) finish() record {
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.record.arrivals = r.load.since(0)
+	r.record.arrivals = r.load.ended()
+	r.record.hits = map[string][]time.Time{}
+	for name, d := range r.deps {
+		r.record.hits[name] = d.seen()
+	}
 	r.service.mu.Lock()
 	r.record.peak, r.record.empty = r.service.peak, r.service.empty
 	r.service.mu.Unlock()
@@ -139,9 +150,9 @@ func (r *rig) close() {
 	}
 	all.Wait()
 	if r.stack != nil {
-		r.record.others = map[string]transport.HostSnapshot{}
+		r.record.hosts = map[string]transport.HostSnapshot{}
 		for _, h := range r.stack.Snapshot() {
-			r.record.others[r.nameOf(h.Host)] = h
+			r.record.hosts[r.nameOf(h.Host)] = h
 			r.record.inFlight += h.InFlight
 		}
 		_ = r.stack.Close()
@@ -211,7 +222,9 @@ func (r *rig) Observe(_ context.Context, e transport.Event) {
 	}
 	t := transition{r.nameOf(e.Host), *e.Transition}
 	r.mu.Lock()
-	r.record.transitions = append(r.record.transitions, t)
+	if !r.endless {
+		r.record.transitions = append(r.record.transitions, t)
+	}
 	since := t.At.Sub(r.record.injected)
 	if r.record.injected.IsZero() {
 		since = t.At.Sub(r.record.start)
@@ -240,7 +253,7 @@ func moved(all []transition, to transport.State, after time.Time) (time.Time, bo
 
 // runBare is run A.
 func runBare(ctx context.Context, s setting, v *view) (record, error) {
-	r, err := newRig(s, v, false)
+	r, err := newRig(s, v, false, false)
 	if err != nil {
 		return record{}, err
 	}
@@ -254,7 +267,7 @@ func runBare(ctx context.Context, s setting, v *view) (record, error) {
 
 // runStack is run B.
 func runStack(ctx context.Context, s setting, v *view) (record, error) {
-	r, err := newRig(s, v, true)
+	r, err := newRig(s, v, true, false)
 	if err != nil {
 		return record{}, err
 	}
@@ -270,7 +283,7 @@ func runStack(ctx context.Context, s setting, v *view) (record, error) {
 	rec := r.finish()
 	if half, ok := moved(rec.transitions, transport.HalfOpen, rec.injected); ok {
 		if closed, ok := moved(rec.transitions, transport.Closed, half); ok {
-			rec.probes = r.deps[slowOne].between(half, closed)
+			rec.probes = between(rec.hits[slowOne], half, closed)
 		}
 	}
 	return rec, ctx.Err()
