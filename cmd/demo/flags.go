@@ -17,7 +17,7 @@ import (
 type flags struct {
 	set      *flag.FlagSet
 	problems []string
-	given    map[string]string
+	given    map[string]string // what was given, and can be read
 }
 
 func newFlags(command string) *flags {
@@ -35,10 +35,11 @@ func (f *flags) problem(name, value, want string) {
 // is not what is wanted.
 func (f *flags) value(name, want string, read func(string) bool) {
 	f.set.Func(name, "", func(s string) error {
-		f.given[name] = s
 		if !read(s) {
 			f.problem(name, s, want)
+			return nil
 		}
+		f.given[name] = s
 		return nil
 	})
 }
