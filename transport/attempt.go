@@ -261,7 +261,7 @@ func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdic
 	default:
 		verdict = b.verdict(resp, nil)
 	}
-	b.settle(a, verdict, slow, resp, err, now)
+	b.settle(a, verdict, resp, err, now)
 	return verdict, slow
 }
 

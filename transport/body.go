@@ -309,13 +309,13 @@ func (a *attempt) leak(why string) {
 func (a *attempt) judgeLease(now time.Duration) {
 	b := a.call.h.breaker
 	a.mu.Lock()
-	resp, slow := a.resp, a.slow
+	resp := a.resp
 	a.mu.Unlock()
 	verdict := policy.Neutral // it has no headers yet, and may take its time
 	if resp != nil {
 		verdict = b.verdict(resp, nil)
 	}
-	b.settle(a, verdict, slow, resp, nil, now)
+	b.settle(a, verdict, resp, nil, now)
 }
 
 // keep ties a capture to the body of a response of ours; one without a body is

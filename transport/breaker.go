@@ -89,10 +89,9 @@ type breaker struct {
 // ticket is what admission hands to an attempt.
 type ticket struct {
 	generation uint64      // results of another one change nothing
-	first      int64       // the bucket where the attempt was first counted
 	governed   bool        // its outcome counts
 	done       func(error) // of a probe
-	counted    bool        // in the slow rate's denominator; guarded by the breaker's mu
+	entry      entry       // in the window; guarded by the breaker's mu
 }
 
 var (
@@ -163,13 +162,13 @@ func (b *breaker) giveBack(a *attempt) {
 	started := a.started
 	a.mu.Unlock()
 	if !started {
-		b.settle(a, policy.Neutral, false, nil, nil, b.h.t.now())
+		b.settle(a, policy.Neutral, nil, nil, b.h.t.now())
 	}
 }
 
 // admit lets an attempt through, or says why not.
 func (b *breaker) admit(a *attempt) *Error {
-	a.ticket = ticket{first: noBucket}
+	a.ticket = ticket{}
 	state, generation := b.load()
 	switch state {
 	case Closed, ForcedClosed:

@@ -32,14 +32,10 @@ func (b *breaker) headers(a *attempt, resp *http.Response, slow, newlySlow, stre
 	if !a.ticket.governed {
 		return
 	}
-	what := bucket{timed: 1}
-	if newlySlow {
-		what.slow = 1
-	}
-	b.record(a, what, now)
+	b.record(a, newlySlow, now)
 	verdict := b.verdict(resp, nil)
 	if verdict == policy.Failure || stream {
-		b.settle(a, verdict, slow, resp, nil, now)
+		b.settle(a, verdict, resp, nil, now)
 	}
 }
 
@@ -48,34 +44,32 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 	if !a.ticket.governed {
 		return
 	}
-	b.record(a, bucket{slow: 1}, now)
+	b.record(a, true, now)
 }
 
-// record counts what is known of an attempt before its verdict.
-func (b *breaker) record(a *attempt, what bucket, now time.Duration) {
+// record counts what is known of an attempt before its verdict: that it is slow,
+// or else that it got its headers.
+func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 	b.mu.Lock()
 	state, generation := b.load()
 	if generation != a.ticket.generation {
 		b.mu.Unlock()
 		return
 	}
-	if what.timed == 0 && what.slow > 0 && !a.markCounted() {
-		what.timed = 1
-	} else if what.timed > 0 && a.markCounted() {
-		what.timed = 0
-	}
-	switch state {
-	case HalfOpen:
-		if what.slow > 0 && a.ticket.done != nil && !a.settled.Swap(true) {
+	switch {
+	case state == HalfOpen:
+		if slow && a.ticket.done != nil && !a.settled.Swap(true) {
 			b.last = "slow call"
 			a.ticket.done(errProbeFailed)
 			b.changed(now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 		}
-	case Closed, ForcedClosed:
-		a.ticket.first = b.window.count(now, a.ticket.first, what)
-		if state == Closed && what.slow > 0 {
+	case slow:
+		b.window.slowed(now, &a.ticket.entry)
+		if state == Closed {
 			b.evaluate(now, 0)
 		}
+	default:
+		b.window.answered(now, &a.ticket.entry)
 	}
 	queued := len(b.queue) > 0
 	b.mu.Unlock()
@@ -84,18 +78,10 @@ func (b *breaker) record(a *attempt, what bucket, now time.Duration) {
 	}
 }
 
-// markCounted puts the attempt into the slow rate's denominator, and reports
-// whether it was there. b.mu is held.
-func (a *attempt) markCounted() bool {
-	was := a.ticket.counted
-	a.ticket.counted = true
-	return was
-}
-
 // left counts an attempt whose caller's own deadline ended it below SlowCall; when
 // most of a window ends so, the breaker is blind.
 func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
-	if !a.ticket.governed || slow || b.policy.WindowCalls > 0 || !errors.Is(a.call.ctx.Err(), context.DeadlineExceeded) {
+	if !a.ticket.governed || slow || !errors.Is(a.call.ctx.Err(), context.DeadlineExceeded) {
 		return
 	}
 	b.mu.Lock()
@@ -103,8 +89,7 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 		b.mu.Unlock()
 		return
 	}
-	b.window.count(now, noBucket, bucket{left: 1})
-	all, _ := b.window.totals(now)
+	all := b.window.left(now)
 	was := b.blind
 	b.blind = int(all.left) >= b.policy.MinCalls && all.left > all.success+all.failure
 	tell := b.blind && !was
@@ -118,7 +103,7 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 }
 
 // settle counts the verdict on an attempt, once.
-func (b *breaker) settle(a *attempt, v policy.Verdict, slow bool, resp *http.Response, err error, now time.Duration) {
+func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
 	if !a.ticket.governed || a.settled.Swap(true) {
 		return
 	}
@@ -136,7 +121,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, slow bool, resp *http.Res
 	case a.ticket.done != nil:
 		b.settleProbe(a, v, resp, now)
 	case state == Closed || state == ForcedClosed:
-		b.settleCall(a, v, slow, resp, now, state)
+		b.settleCall(a, v, resp, now, state)
 	}
 	queued := len(b.queue) > 0
 	b.mu.Unlock()
@@ -145,21 +130,17 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, slow bool, resp *http.Res
 	}
 }
 
-// settleCall counts a call of a closed breaker, and trips it if need be.
-func (b *breaker) settleCall(a *attempt, v policy.Verdict, slow bool, resp *http.Response, now time.Duration, state State) {
+// settleCall counts a call of a closed breaker, and trips it if need be: also
+// with one whose verdict is neutral, since its headers may have been what the slow
+// rate lacked in evidence.
+func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration, state State) {
 	switch v {
 	case policy.Success:
 		b.consecutive = 0
-		a.ticket.first = b.window.count(now, a.ticket.first, bucket{success: 1})
+		b.window.ended(now, &a.ticket.entry, false)
 	case policy.Failure:
 		b.consecutive++
-		what := bucket{failure: 1}
-		if slow {
-			what.both = 1
-		}
-		a.ticket.first = b.window.count(now, a.ticket.first, what)
-	default:
-		return
+		b.window.ended(now, &a.ticket.entry, true)
 	}
 	if state == Closed {
 		b.evaluate(now, retryAfterOf(resp, v))
@@ -208,43 +189,40 @@ func (b *breaker) evaluate(now time.Duration, retryAfter time.Duration) {
 // met compares the evidence with the triggers.
 func (b *breaker) met(now time.Duration) (Evidence, bool) {
 	p := &b.policy
-	all, last := b.window.totals(now)
-	allSpan, lastSpan := b.window.span()
-	for _, look := range [...]struct {
-		bucket
-		span time.Duration
-	}{{last, lastSpan}, {all, allSpan}} {
-		e := Evidence{
-			Window: look.span, Calls: int(look.success + look.failure), Failures: int(look.failure),
-			Timed: int(look.timed), Slow: int(look.slow), Consecutive: b.consecutive, Last: b.last,
-		}
-		if reached(p.SlowRate, e.Slow, e.Timed, p.MinCalls) && p.SlowCall > 0 {
-			e.Trigger, e.Threshold = "slow_call_rate", p.SlowRate
-			return e, true
-		}
-		if reached(p.FailureRate, e.Failures, e.Calls, p.MinCalls) {
-			e.Trigger, e.Threshold = "failure_rate", p.FailureRate
-			return e, true
+	looks := b.window.looks(now)
+	for i := range looks {
+		l := &looks[i]
+		switch {
+		case p.SlowCall > 0 && reached(p.SlowRate, l.slow, l.timed, p.MinCalls):
+			return b.found(l, "slow_call_rate", p.SlowRate), true
+		case reached(p.FailureRate, l.failure, l.success+l.failure, p.MinCalls):
+			return b.found(l, "failure_rate", p.FailureRate), true
 		}
 	}
-	e := Evidence{
-		Window: allSpan, Calls: int(all.success + all.failure), Failures: int(all.failure),
-		Timed: int(all.timed), Slow: int(all.slow), Consecutive: b.consecutive, Last: b.last,
-	}
+	whole := &looks[len(looks)-1]
 	if n := p.ConsecutiveFailures; n > 0 && b.consecutive >= n {
-		e.Trigger, e.Threshold = "consecutive_failures", float64(n)
-		return e, true
+		return b.found(whole, "consecutive_failures", float64(n)), true
 	}
-	if n := p.FailuresInWindow; n > 0 && int(all.failure) >= n {
-		e.Trigger, e.Threshold = "failures_in_window", float64(n)
-		return e, true
+	if n := p.FailuresInWindow; n > 0 && int(whole.failure) >= n {
+		return b.found(whole, "failures_in_window", float64(n)), true
 	}
 	return Evidence{}, false
 }
 
+// found is the evidence of a look at the window.
+func (b *breaker) found(l *look, trigger string, threshold float64) Evidence {
+	return Evidence{
+		Trigger: trigger, Threshold: threshold, Window: l.span,
+		Calls: int(l.success + l.failure), Failures: int(l.failure),
+		Timed: int(l.timed), Slow: int(l.slow),
+		Consecutive: b.consecutive, Last: b.last,
+	}
+}
+
 // reached reports whether part of whole is at least a share, on enough evidence.
-func reached(share float64, part, whole, least int) bool {
-	return share > 0 && whole >= least && float64(part) >= share*float64(whole)
+// It divides: share x whole may come to a little more than the part that it is.
+func reached(share float64, part, whole int32, least int) bool {
+	return share > 0 && int(whole) >= least && float64(part)/float64(whole) >= share
 }
 
 // failureName names a failure for people: a status code or a kind of error.

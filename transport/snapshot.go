@@ -143,10 +143,8 @@ func (h *host) snapshot() HostSnapshot {
 	}
 	s.Trip = b.evidence
 	if b.window != nil {
-		all, _ := b.window.totals(now)
-		span, _ := b.window.span()
-		s.Window = Evidence{Window: span, Calls: int(all.success + all.failure), Failures: int(all.failure),
-			Timed: int(all.timed), Slow: int(all.slow), Consecutive: b.consecutive, Last: b.last}
+		whole := b.window.whole(now)
+		s.Window = b.found(&whole, "", 0)
 	}
 	return s
 }

@@ -2,24 +2,25 @@ package transport
 
 import "time"
 
-// window counts the outcomes of a host's calls: in buckets of time, of which the
-// oldest expires as a new one begins, or over the last so many calls. It is
-// guarded by its breaker's mu.
+// window counts the outcomes of a host's calls in buckets of time, of which the
+// oldest expires as a new one begins. On request the last so many calls are what
+// it holds, whatever their age; the buckets are then for its short looks alone.
+// It is guarded by its breaker's mu.
 type window struct {
 	width   time.Duration // of a bucket
 	buckets []bucket      // a ring
-	head    int64         // number of the newest bucket, on the clock / width
+	head    int64         // number of the newest bucket: the clock / width
 	sum     bucket        // of all buckets
-	recent  int           // buckets that the second look of a rate takes in
+	short   int           // buckets in a short look, the newest included
 
-	outcomes, timings *ring // instead of the buckets, for a window of calls
+	outcomes, timings *ring // of the last so many calls
 }
 
-// bucket counts the calls that were first seen within its time.
+// bucket counts what became known of calls within its time.
 type bucket struct {
 	success, failure int32 // ended
 	timed, slow      int32 // got headers or passed SlowCall; of those, slow
-	both             int32 // slow and failed
+	both             int32 // slow, and then failed
 	left             int32 // ended by their callers' deadlines below SlowCall
 }
 
@@ -32,29 +33,21 @@ func (b *bucket) add(o bucket, sign int32) {
 	b.left += sign * o.left
 }
 
-// noBucket is where a call is that was not counted yet.
-const noBucket = -1
-
-func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *window {
-	w := &window{width: max(span/time.Duration(buckets), 1)}
-	if calls > 0 {
-		w.outcomes, w.timings = newRing(calls), newRing(calls)
-		return w
-	}
-	w.buckets = make([]bucket, buckets)
-	w.recent = min(int((max(slowCall, w.width)+w.width-1)/w.width), buckets)
-	return w
+// entry is where a window holds one call, which is counted once in each total
+// whatever becomes of it. The zero entry is of a call that was not counted yet.
+type entry struct {
+	timed, slow bool
+	bucket      int64 // that it is timed, and slow, in
+	seq         int64 // among the timings, in a window of calls
 }
 
-// at returns the bucket that a call counts in: the one it was first counted in,
-// if that is still in the window, else the newest; and its number.
-func (w *window) at(now time.Duration, first int64) (*bucket, int64) {
-	w.roll(now)
-	n := w.head
-	if first != noBucket && first > w.head-int64(len(w.buckets)) && first <= w.head {
-		n = first
+func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *window {
+	w := &window{width: max(span/time.Duration(buckets), 1), buckets: make([]bucket, buckets)}
+	w.short = int(min(max(slowCall/w.width, 1), time.Duration(buckets)))
+	if calls > 0 {
+		w.outcomes, w.timings = newRing(calls), newRing(calls)
 	}
-	return &w.buckets[n%int64(len(w.buckets))], n
+	return w
 }
 
 // roll lets buckets expire.
@@ -67,111 +60,168 @@ func (w *window) roll(now time.Duration) {
 	}
 	for w.head < seq {
 		w.head++
-		b := &w.buckets[w.head%int64(len(w.buckets))]
+		b := w.at(w.head)
 		w.sum.add(*b, -1)
 		*b = bucket{}
 	}
 }
 
-// count adds to the bucket that a call belongs to, and returns its number.
-func (w *window) count(now time.Duration, first int64, what bucket) int64 {
-	if w.outcomes != nil {
-		w.countCalls(what)
-		return noBucket
-	}
-	b, n := w.at(now, first)
-	b.add(what, 1)
-	w.sum.add(what, 1)
-	return n
+// at returns a bucket that the window holds.
+func (w *window) at(n int64) *bucket { return &w.buckets[n%int64(len(w.buckets))] }
+
+// holds reports whether a bucket has not expired.
+func (w *window) holds(n int64) bool { return n > w.head-int64(len(w.buckets)) }
+
+func (w *window) add(n int64, what bucket, sign int32) {
+	w.at(n).add(what, sign)
+	w.sum.add(what, sign)
 }
 
-func (w *window) countCalls(what bucket) {
-	if what.success+what.failure > 0 {
-		w.outcomes.push(what.failure > 0)
-	}
-	switch {
-	case what.timed > 0:
-		w.timings.push(what.slow > 0)
-	case what.slow > 0:
-		w.timings.mark() // it was pushed when it got its headers
-	}
-}
-
-// totals are the counts over the window, and over its last buckets.
-func (w *window) totals(now time.Duration) (all, last bucket) {
-	if w.outcomes != nil {
-		all = bucket{
-			success: int32(w.outcomes.n - w.outcomes.set), failure: int32(w.outcomes.set),
-			timed: int32(w.timings.n), slow: int32(w.timings.set),
-		}
-		return all, bucket{}
+// answered counts a call that got its headers.
+func (w *window) answered(now time.Duration, e *entry) {
+	if e.timed {
+		return
 	}
 	w.roll(now)
-	for i := range int64(w.recent) {
-		if n := w.head - i; n >= 0 {
-			last.add(w.buckets[n%int64(len(w.buckets))], 1)
-		}
+	e.timed, e.bucket = true, w.head
+	w.add(w.head, bucket{timed: 1}, 1)
+	if w.timings != nil {
+		e.seq = w.timings.push(false)
 	}
-	return w.sum, last
 }
 
-// span is what totals are over: the window, and its last buckets.
-func (w *window) span() (all, last time.Duration) {
-	if w.outcomes != nil {
-		return 0, 0
+// slowed counts a call whose age has passed SlowCall. One that had got its
+// headers moves to the newest bucket: it is now that its host is slow.
+func (w *window) slowed(now time.Duration, e *entry) {
+	if e.slow {
+		return
 	}
-	return w.width * time.Duration(len(w.buckets)), w.width * time.Duration(w.recent)
+	w.roll(now)
+	if e.timed && w.holds(e.bucket) {
+		w.add(e.bucket, bucket{timed: 1}, -1)
+	}
+	if w.timings != nil && !(e.timed && w.timings.set(e.seq)) {
+		e.seq = w.timings.push(true)
+	}
+	e.timed, e.slow, e.bucket = true, true, w.head
+	w.add(w.head, bucket{timed: 1, slow: 1}, 1)
+}
+
+// ended counts the verdict on a call: that on a slow one where it was counted as
+// slow, if that has not expired, since that was the first news of it.
+func (w *window) ended(now time.Duration, e *entry, failed bool) {
+	w.roll(now)
+	what, n := bucket{success: 1}, w.head
+	if failed {
+		what = bucket{failure: 1}
+	}
+	if e.slow && w.holds(e.bucket) {
+		n, what.both = e.bucket, what.failure
+	}
+	w.add(n, what, 1)
+	if w.outcomes != nil {
+		w.outcomes.push(failed)
+	}
+}
+
+// left counts a call that its caller's deadline ended below SlowCall, and reports
+// the sum of all buckets.
+func (w *window) left(now time.Duration) bucket {
+	w.roll(now)
+	w.add(w.head, bucket{left: 1}, 1)
+	return w.sum
+}
+
+// look is what a window, or its end, holds.
+type look struct {
+	bucket
+	span time.Duration // zero for the last so many calls
+}
+
+// whole looks at all that the window holds.
+func (w *window) whole(now time.Duration) look {
+	if w.outcomes != nil {
+		return look{bucket: bucket{
+			success: int32(w.outcomes.len() - w.outcomes.count), failure: int32(w.outcomes.count),
+			timed: int32(w.timings.len()), slow: int32(w.timings.count),
+		}}
+	}
+	w.roll(now)
+	return look{w.sum, w.width * time.Duration(len(w.buckets))}
+}
+
+// looks are those that a rate is judged by: the last max(SlowCall, one bucket),
+// and the whole window. Buckets are not as fine as time, so that there are two of
+// the former: one that holds no call from before the hang that has just been
+// found to be slow, and one that holds all which were found so within SlowCall.
+func (w *window) looks(now time.Duration) [3]look {
+	w.roll(now)
+	var l look
+	n := w.head
+	for range w.short {
+		l.add(*w.at(n), 1)
+		n--
+		if n < 0 {
+			break
+		}
+	}
+	l.span = w.width * time.Duration(w.short)
+	longer := l
+	if n >= 0 && w.short < len(w.buckets) {
+		longer.add(*w.at(n), 1)
+		longer.span += w.width
+	}
+	return [...]look{l, longer, w.whole(now)}
 }
 
 // reset forgets everything.
 func (w *window) reset() {
+	clear(w.buckets)
+	w.sum = bucket{}
 	if w.outcomes != nil {
 		w.outcomes.reset()
 		w.timings.reset()
-		return
 	}
-	clear(w.buckets)
-	w.sum = bucket{}
 }
 
 // ring remembers one bit of each of the last len(bits) calls.
 type ring struct {
-	bits   []bool
-	next   int
-	n, set int
+	bits  []bool
+	total int64 // of pushes
+	count int   // of bits that are set
 }
 
 func newRing(n int) *ring { return &ring{bits: make([]bool, n)} }
 
-func (r *ring) push(bit bool) {
-	if r.n == len(r.bits) {
-		if r.bits[r.next] {
-			r.set--
-		}
-	} else {
-		r.n++
+func (r *ring) len() int { return int(min(r.total, int64(len(r.bits)))) }
+
+// push takes in a call, and returns its number.
+func (r *ring) push(bit bool) int64 {
+	b := &r.bits[r.total%int64(len(r.bits))]
+	if *b {
+		r.count--
 	}
-	r.bits[r.next] = bit
+	*b = bit
 	if bit {
-		r.set++
+		r.count++
 	}
-	r.next = (r.next + 1) % len(r.bits)
+	r.total++
+	return r.total - 1
 }
 
-// mark sets the bit of the newest call whose bit is not set: which of those in
-// flight turned out slow does not matter to a count.
-func (r *ring) mark() {
-	for i := 1; i <= r.n; i++ {
-		j := (r.next - i + len(r.bits)) % len(r.bits)
-		if !r.bits[j] {
-			r.bits[j] = true
-			r.set++
-			return
-		}
+// set sets the bit of a call; false if it is not among the last any more.
+func (r *ring) set(seq int64) bool {
+	if seq < r.total-int64(len(r.bits)) {
+		return false
 	}
+	if b := &r.bits[seq%int64(len(r.bits))]; !*b {
+		*b = true
+		r.count++
+	}
+	return true
 }
 
 func (r *ring) reset() {
 	clear(r.bits)
-	r.next, r.n, r.set = 0, 0, 0
+	r.total, r.count = 0, 0
 }
