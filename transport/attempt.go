@@ -29,7 +29,7 @@ type attempt struct {
 	shared  bool // of the process
 	held    bool // either, for the gauge
 	pool    *pool
-	settled atomic.Bool
+	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
 	mu        sync.Mutex // guards what follows
 	std       context.Context
@@ -44,6 +44,8 @@ type attempt struct {
 	asked     bool           // net/http wants a connection for it
 	conn      bool           // it has one
 	reused    bool           // which was used before
+	direct    bool           // its last dial was to the host itself, not to a proxy
+	dials     int            // that have given a connection, or found one waiting
 	sending   bool           // the base has not yet closed the request body
 	discarded bool           // its response is not wanted any more
 	faulty    bool           // the request itself is at fault
@@ -76,22 +78,22 @@ func (a *attempt) next(timedOut bool) *attempt {
 
 // request is req as this attempt sends it: a copy that carries the attempt.
 func (a *attempt) request(req *http.Request) *http.Request {
-	t := a.call.h.t
-	if t.observer != nil {
-		h := req.Header.Clone()
-		if h == nil {
-			h = http.Header{}
-		}
-		a.parent = t.started(a.call.ctx, Start{Host: a.call.h.name, Attempt: a.number, Request: req, Header: h})
-		req = req.WithContext(a)
-		req.Header = h
-		return req
-	}
 	req = req.WithContext(a)
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}
 	return req
+}
+
+// announce tells the observer that the attempt begins, which one that was refused
+// never did; what the observer sets in the header is sent.
+func (a *attempt) announce(req *http.Request) {
+	h := a.call.h
+	if h.t.observer == nil {
+		return
+	}
+	req.Header = req.Header.Clone()
+	a.parent = h.t.started(a.call.ctx, Start{Host: h.name, Attempt: a.number, Request: a.call.req, Header: req.Header})
 }
 
 // attemptOf finds the attempt of a request between the layers.
@@ -226,7 +228,7 @@ func (a *attempt) end(how ending, err error) {
 		}
 		pool.release()
 	}
-	if how != endHeaders && !(how == endEOF && sending) {
+	if !(how == endHeaders && pool == nil) && !(how == endEOF && sending) { // net/http has let go of an upgraded connection
 		a.stop()
 	}
 	h.release()
@@ -250,6 +252,9 @@ func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdic
 	a.mu.Unlock()
 	if newlySlow {
 		b.slow(a, now)
+	}
+	if v := a.counted(); v != policy.Unclassified { // at the headers, or by a lease
+		return v, slow
 	}
 	verdict := policy.Neutral
 	switch {
@@ -285,6 +290,7 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 			a.end(endPanic, nil)
 		}
 	}()
+	a.announce(req)
 	a.watchUpload(req)
 	resp, err := l.next.RoundTrip(req)
 	returned = true

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,7 +35,11 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.pool = p
 	a.mu.Unlock()
 	ctx := httptrace.WithClientTrace(a, a.trace())
-	return p.transport.RoundTrip(req.WithContext(ctx))
+	resp, err := p.transport.RoundTrip(req.WithContext(ctx))
+	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
+		p.multiplexed.Store(true)
+	}
+	return resp, err
 }
 
 // trace follows the phases of an attempt through net/http. A dial goes on when
@@ -51,16 +56,27 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 	}
 	return &httptrace.ClientTrace{
 		GetConn: func(string) {
+			move(phaseConnect, phaseWrite, phaseHeader)
 			a.mu.Lock()
+			if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
+				a.watch(a.call.h.t.now())
+			}
 			a.asked, a.conn = true, false
 			a.mu.Unlock()
-			move(phaseConnect, phaseWrite, phaseHeader)
 		},
 		TLSHandshakeStart: func() { move(phaseTLS, phaseConnect) },
-		TLSHandshakeDone:  func(tls.ConnectionState, error) { move(phaseConnect, phaseTLS) },
+		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
+			move(phaseConnect, phaseTLS)
+			a.mu.Lock()
+			if err == nil && a.direct {
+				a.dials++
+			}
+			a.mu.Unlock()
+		},
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.mu.Lock()
 			a.conn, a.reused = true, info.Reused
+			a.dials++
 			a.mu.Unlock()
 			move(phaseWrite, phaseConnect, phaseTLS)
 			if info.WasIdle {
@@ -87,13 +103,14 @@ type pools struct {
 
 // pool is an *http.Transport of one host.
 type pool struct {
-	transport *http.Transport
-	idle      *idleConns
-	h         *host
-	heard     atomic.Int64 // the clock when the peer last said anything
-	active    atomic.Int64 // attempts that use it
-	retired   atomic.Bool  // finishes its streams, and is closed after the last
-	parked    atomic.Int64 // idle connections, as far as they can be seen
+	transport   *http.Transport
+	idle        *idleConns
+	h           *host
+	heard       atomic.Int64 // the clock when the peer last said anything
+	active      atomic.Int64 // attempts that use it
+	retired     atomic.Bool  // finishes its streams, and is closed after the last
+	multiplexed atomic.Bool  // speaks HTTP/2
+	parked      atomic.Int64 // idle connections, as far as they can be seen
 }
 
 // acquire returns the host's pool, or with fresh one of its own for a single
@@ -115,7 +132,9 @@ func (ps *pools) acquire(h *host, fresh bool) *pool {
 			}
 			ps.mu.Unlock()
 		}
-		p.active.Add(1)
+		if p.active.Add(1) == 1 && p.multiplexed.Load() {
+			p.took()
+		}
 		if !p.retired.Load() {
 			return p
 		}
@@ -153,7 +172,13 @@ func (p *pool) close() {
 
 // release is called once for each acquire.
 func (p *pool) release() {
-	if p.active.Add(-1) > 0 || !p.retired.Load() {
+	if p.active.Add(-1) > 0 {
+		return
+	}
+	if !p.retired.Load() && !p.h.t.closed.Load() {
+		if p.multiplexed.Load() {
+			p.put()
+		}
 		return
 	}
 	p.close()
@@ -185,7 +210,8 @@ func (p *pool) took() {
 
 // idleConns bounds the idle connections of all hosts together. It sees them
 // through httptrace, which does not tell of those that the peer or net/http's
-// idle timeout has closed; so it may count too many, and close too early.
+// idle timeout has closed; so it may count too many, and close too early. HTTP/2
+// is not traced: a pool that speaks it and is not in use has one idle connection.
 type idleConns struct {
 	max int64
 	n   atomic.Int64
@@ -205,10 +231,10 @@ func (h *host) newPool(single bool) *pool {
 	}
 	tr := from.Clone()
 	tr.ForceAttemptHTTP2 = from.ForceAttemptHTTP2 || automaticHTTP2(from)
-	tr.DialContext = h.dialer(from)
-	tr.Dial = nil //nolint:staticcheck // DialContext calls it
+	tr.DialContext, tr.DialTLSContext = h.dialers(from)
+	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // they are called by those
 	if t.TLSHandshake > 0 && !t.Shadow {
-		tr.TLSHandshakeTimeout = t.TLSHandshake + time.Second // for a handshake that outlives its request
+		tr.TLSHandshakeTimeout = max(t.TLSHandshake+time.Second, orphan)
 	}
 	tr.MaxIdleConns = 0
 	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
@@ -225,7 +251,7 @@ func (h *host) newPool(single bool) *pool {
 	}
 	p := &pool{transport: tr, idle: &h.t.idle, h: h}
 	if single {
-		tr.IdleConnTimeout = time.Millisecond // closes what is put back
+		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
 		p.retired.Store(true)
 	}
 	return p
@@ -239,21 +265,50 @@ func automaticHTTP2(t *http.Transport) bool {
 	return !custom && (t.TLSClientConfig == nil || slices.Contains(t.TLSClientConfig.NextProtos, "h2"))
 }
 
-// dialer bounds each dial by Timeout.Connect, and ends it with an attempt that
-// got no connection at all: net/http lets a dial go on without its request.
-func (h *host) dialer(from *http.Transport) func(context.Context, string, string) (net.Conn, error) {
-	dial := from.DialContext
-	//nolint:staticcheck // a caller may still set Dial
-	if old := from.Dial; dial == nil && old != nil {
-		dial = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
+// orphan is how long a handshake may take whose attempt has found another
+// connection: net/http goes on with it, for the pool.
+const orphan = time.Minute
+
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialers are the base's, bounded; the second is nil if it has none of its own.
+func (h *host) dialers(from *http.Transport) (plain, encrypted dialFunc) {
+	plain, encrypted = from.DialContext, from.DialTLSContext
+	//nolint:staticcheck // a caller may still set the deprecated fields
+	if old := from.Dial; plain == nil && old != nil {
+		plain = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}
-	if dial == nil {
-		dial = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	//nolint:staticcheck
+	if old := from.DialTLS; encrypted == nil && old != nil {
+		encrypted = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}
+	if plain == nil {
+		plain = (&net.Dialer{KeepAlive: 30 * time.Second}).DialContext
+	}
+	if encrypted != nil {
+		encrypted = h.bound(encrypted)
+	}
+	return h.bound(plain), encrypted
+}
+
+// bound bounds a dial by Timeout.Connect, and ends it, with the handshake or the
+// exchange with a proxy that may follow, when its attempt ends without a
+// connection: net/http lets both go on without their request.
+func (h *host) bound(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		a, _ := ctx.Value(attemptKey{}).(*attempt)
 		if a == nil {
 			return dial(ctx, network, addr)
+		}
+		direct := strings.EqualFold(addr, h.name)
+		a.mu.Lock()
+		turn := a.dials
+		a.direct = direct
+		a.mu.Unlock()
+		abandoned := func() bool {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			return a.dials == turn
 		}
 		limit := a.call.timeout.Connect
 		if limit <= 0 || a.call.timeout.Shadow {
@@ -262,14 +317,19 @@ func (h *host) dialer(from *http.Transport) func(context.Context, string, string
 		ctx, cancel := context.WithTimeout(ctx, limit+time.Second) // the watch is first
 		defer cancel()
 		stop := context.AfterFunc(a, func() {
-			a.mu.Lock()
-			conn := a.conn
-			a.mu.Unlock()
-			if !conn {
+			if abandoned() {
 				cancel()
 			}
 		})
-		defer stop()
-		return dial(ctx, network, addr)
+		conn, err := dial(ctx, network, addr)
+		stop()
+		if conn != nil && err == nil && !(direct && h.key.scheme == "http") {
+			context.AfterFunc(a, func() {
+				if abandoned() {
+					_ = conn.Close()
+				}
+			})
+		}
+		return conn, err
 	}
 }

@@ -50,6 +50,9 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	if ans.Body == nil {
 		ans.Body = http.NoBody
 	}
+	if h.policy.Breaker.Classify != nil { // which may look at it until the body has ended
+		ans.Header = resp.Header.Clone()
+	}
 	now := h.t.now()
 	a.mu.Lock()
 	if a.expired != nil { // just before the headers came
@@ -73,7 +76,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	bodiless := ans.Body == http.NoBody || a.call.req.Method == http.MethodHead ||
 		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
 	if !bodiless && a.ticket.done != nil {
-		a.lease = now + cmp.Or(max(a.call.timeout.Attempt, 0), probeLease)
+		a.lease = now + a.leaseTime()
 		a.watch(now)
 	} else if a.stream && !exempted && a.call.timeout.StreamIdle > 0 {
 		a.watch(now)
@@ -85,9 +88,9 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	switch {
 	case upgrade:
 		a.end(endHeaders, nil)
-		if idle := a.call.timeout.StreamIdle; idle > 0 && !a.call.timeout.Shadow {
+		if a.call.timeout.StreamIdle > 0 {
 			if rw, ok := ans.Body.(io.ReadWriteCloser); ok {
-				ans.Body = newTunnel(rw, idle, a.call.h.name)
+				ans.Body = newTunnel(rw, a)
 			}
 		}
 	case bodiless:
@@ -105,10 +108,14 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 // own says so.
 const probeLease = 10 * time.Second
 
-// unbounded reports whether no limit applies while headers are waited for.
+func (a *attempt) leaseTime() time.Duration {
+	return cmp.Or(max(a.call.timeout.Attempt, 0), probeLease)
+}
+
+// unbounded reports whether no limit ends the wait for headers.
 func (a *attempt) unbounded() bool {
 	t := &a.call.timeout
-	return t.Attempt <= 0 && t.Total <= 0 && t.Read <= 0 && a.call.slowCall <= 0
+	return a.call.slowCall <= 0 && (t.Shadow || t.Attempt <= 0 && t.Total <= 0 && t.Read <= 0)
 }
 
 // explain is the error to return for one of the base's: ours, if it is due to a
@@ -145,7 +152,7 @@ func (b *body) got(p []byte, err error) error {
 	if len(p) > 0 && a.pool != nil {
 		a.pool.hear(now)
 	}
-	if a.ended { // closed meanwhile
+	if a.closed || a.ended { // meanwhile: whoever closed it ends the attempt
 		defer a.mu.Unlock()
 		if err != nil && a.readErr != nil {
 			return a.readErr
@@ -193,9 +200,7 @@ func (b *body) Close() error {
 	}
 	a.closed = true
 	open := a.readErr == nil
-	if open {
-		a.readErr = http.ErrBodyReadAfterClose
-	}
+	a.readErr = http.ErrBodyReadAfterClose
 	toEnd := open && a.capture.NeedsEnd() && a.clock.phase == phaseIdle
 	a.mu.Unlock()
 	eof := false
@@ -281,16 +286,23 @@ func forgotten(a *attempt) {
 	if open {
 		go func() {
 			defer func() { _ = recover() }() // of a timer that belongs to a synctest bubble
-			a.leak("unreachable")
+			a.leak(leakUnreachable)
 		}()
 	}
 }
+
+// How a body is found to be forgotten.
+const (
+	leakUnreachable = "unreachable" // nothing points to its response any more
+	leakIdle        = "idle"        // it was not read for BodyIdle
+)
 
 // leak closes a body that its caller has forgotten.
 func (a *attempt) leak(why string) {
 	h := a.call.h
 	a.mu.Lock()
-	if a.ended || a.closed {
+	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
+	if a.ended || a.closed || readOn {
 		a.mu.Unlock()
 		return
 	}
@@ -305,17 +317,26 @@ func (a *attempt) leak(why string) {
 	a.end(endLeaked, nil)
 }
 
-// judgeLease settles the verdict of a probe whose body is still open.
+// judgeLease settles the verdict of a probe that is still under way.
 func (a *attempt) judgeLease(now time.Duration) {
 	b := a.call.h.breaker
 	a.mu.Lock()
-	resp := a.resp
-	a.mu.Unlock()
-	verdict := policy.Neutral // it has no headers yet, and may take its time
-	if resp != nil {
-		verdict = b.verdict(resp, nil)
+	resp, expired := a.resp, a.expired
+	if resp == nil && expired == nil && !a.clock.paused() && !a.stream && !a.unbounded() {
+		a.lease = now + a.leaseTime() // the peer is waited for, and a limit ends that
+		a.watch(now)
+		a.mu.Unlock()
+		return
 	}
-	b.settle(a, verdict, resp, nil, now)
+	a.mu.Unlock()
+	switch {
+	case expired != nil: // at this moment
+		b.settle(a, b.verdict(resp, expired), resp, expired, now)
+	case resp != nil:
+		b.settle(a, b.verdict(resp, nil), resp, nil, now)
+	default: // it has no headers yet, and may take its time
+		b.settle(a, policy.Neutral, nil, nil, now)
+	}
 }
 
 // keep ties a capture to the body of a response of ours; one without a body is

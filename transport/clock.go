@@ -65,19 +65,21 @@ func (c *clock) shift(now time.Duration, p phase, uploading bool) {
 	c.phase, c.uploading = p, uploading
 }
 
-// age is how long the peer has been waited for in all.
-func (c *clock) age(now time.Duration) time.Duration {
-	age := now - c.start - c.free
+// pauses is how long the caller has been waited for in all.
+func (c *clock) pauses(now time.Duration) time.Duration {
 	if c.paused() {
-		age -= now - c.mark
+		return c.free + now - c.mark
 	}
-	return age
+	return c.free
 }
 
-// waited is how long the present wait has lasted; zero in a pause.
-func (c *clock) waited(now time.Duration) time.Duration {
+// age is how long the peer has been waited for in all.
+func (c *clock) age(now time.Duration) time.Duration { return now - c.start - c.pauses(now) }
+
+// waited is how long the present wait has lasted; false in a pause.
+func (c *clock) waited(now time.Duration) (time.Duration, bool) {
 	if c.paused() {
-		return 0
+		return 0, false
 	}
-	return now - c.since
+	return now - c.since, true
 }

@@ -56,6 +56,7 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 	next = newBulkhead(next, h)
 	next = newBreaker(next, h)
 	next = newRetry(next, h)
+	next = newSpent(next)
 	next = newFallback(next, h)
 	h.chain = newTotal(next, h)
 	return h

@@ -24,7 +24,7 @@ func (l *total) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.earlier = hopSpent(req.Response)
 	}
 	resp, err := l.next.RoundTrip(req)
-	if err == nil && c.timeout.Total > 0 && redirects(resp) {
+	if err == nil && redirects(resp) {
 		markHop(c, resp)
 	}
 	return resp, err
@@ -42,18 +42,52 @@ type hop struct {
 	spent time.Duration
 }
 
+// spent is the part of the total deadline that lies below the fallback, which may
+// still have an answer: it refuses a hop for which nothing of Total is left, so
+// that no host is asked, or judged, in vain.
+type spent struct {
+	next http.RoundTripper
+}
+
+func newSpent(next http.RoundTripper) http.RoundTripper { return &spent{next} }
+
+func (l *spent) RoundTrip(req *http.Request) (*http.Response, error) {
+	c := attemptOf(req).call
+	if c.leftOfTotal(c.start) > 0 {
+		return l.next.RoundTrip(req)
+	}
+	closeBody(req)
+	e := c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: c.timeout.Total, Knob: "Timeout.Total"})
+	c.timedOut(e, 0, false)
+	return nil, e
+}
+
 type hopKey struct{}
 
 // markHop notes on a redirect what its call has used of Total. An http.Client
 // with a Timeout wraps the body, and can be told by Request.Cancel: there the
 // note travels in the context of Response.Request.
 func markHop(c *call, resp *http.Response) {
-	spent := c.spent(c.h.t.now())
+	spent := c.used(resp)
 	if c.req.Cancel != nil {
 		resp.Request = resp.Request.WithContext(context.WithValue(resp.Request.Context(), hopKey{}, spent))
 		return
 	}
 	resp.Body = &hop{resp.Body, spent}
+}
+
+// used is what a call has used of Total by the time of its answer, whose attempt
+// may go on; what its bytes have earned stays earned.
+func (c *call) used(resp *http.Response) time.Duration {
+	now := c.h.t.now()
+	if b, ok := resp.Body.(*body); ok {
+		b.a.mu.Lock()
+		defer b.a.mu.Unlock()
+		if clock := &b.a.clock; !b.a.ended {
+			return c.spent(now) - clock.pauses(now) - c.timeout.Extension(c.bytes+clock.bytes)
+		}
+	}
+	return c.spent(now) - c.timeout.Extension(c.bytes)
 }
 
 // hopSpent is what the call that was answered with this redirect had used.
@@ -90,16 +124,49 @@ func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
 	return 0, "", nil
 }
 
-// watch sees to the limits of the attempt and arms its timer for the next one.
-// mu must be held.
+// watch arms the timer for what is due next. mu must be held.
 //
 // There is one timer, and it is only ever late to be re-armed, never late to
 // fire: limits move later, as pauses and bytes extend them, and none that may
 // yet begin ends sooner than the timer is set. So nothing is re-armed when a wait
 // begins or ends; the timer finds what is due when it fires.
-func (a *attempt) watch(now time.Duration) (due dueActions) {
+func (a *attempt) watch(now time.Duration) {
+	d, next := a.look(now)
+	if d.expired != nil || d.slow || d.leak || d.lease {
+		next = 0
+	}
+	a.arm(next)
+}
+
+func (a *attempt) arm(next time.Duration) {
+	switch {
+	case next == forever:
+	case a.timer == nil:
+		a.timer = time.AfterFunc(next, a.tick)
+	default:
+		a.timer.Reset(next)
+	}
+}
+
+// dues is what there is to do at one moment.
+type dues struct {
+	expired *Error // the first limit, the most specific one
+	slow    bool
+	leak    bool
+	lease   bool
+}
+
+func (d *dues) expire(e *Error) {
+	if d.expired == nil {
+		d.expired = e
+	}
+}
+
+// look finds what is due, and how long it is until something else may be. It
+// changes nothing. mu must be held.
+func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 	t, c := &a.call.timeout, &a.clock
-	next := forever
+	next = forever
 	left := func(d, used time.Duration) bool {
 		if rest := d - used; rest > 0 {
 			next = min(next, rest)
@@ -109,8 +176,12 @@ func (a *attempt) watch(now time.Duration) (due dueActions) {
 	}
 
 	// The waits, present and to come.
+	waited, waiting := c.waited(now)
+	if a.stream && c.phase == phaseBody { // its silence is that of both sides
+		waited, waiting = now-c.since, true
+	}
 	d, knob, kind := a.limitOf()
-	if d > 0 && left(d, c.waited(now)) && !c.paused() {
+	if d > 0 && left(d, waited) && waiting {
 		due.expire(&Error{Kind: kind, Layer: LayerTimeout, Phase: c.phase.String(), Limit: d, Knob: knob})
 	}
 	if c.phase <= phaseTLS {
@@ -133,11 +204,11 @@ func (a *attempt) watch(now time.Duration) (due dueActions) {
 		if t.Attempt > 0 && left(t.Attempt+t.Extension(c.bytes), age) {
 			due.expire(&Error{Kind: ErrAttemptTimeout, Layer: LayerTimeout, Phase: "attempt", Limit: t.Attempt, Knob: "Timeout.Attempt"})
 		}
-		if t.Total > 0 && left(t.Total+t.Extension(a.call.bytes+c.bytes), a.call.earlier+c.start-a.call.start-a.call.free+age) {
+		if t.Total > 0 && left(t.Total+t.Extension(a.call.bytes+c.bytes), a.call.spent(now)-c.pauses(now)) {
 			due.expire(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: t.Total, Knob: "Timeout.Total"})
 		}
 		if s := a.call.slowCall; s > 0 && !a.slow && left(s+t.Extension(c.bytes), age) {
-			a.slow, due.slow = true, true
+			due.slow = true
 		}
 	}
 
@@ -148,39 +219,9 @@ func (a *attempt) watch(now time.Duration) (due dueActions) {
 		}
 	}
 	if a.lease > 0 && left(a.lease, now) {
-		a.lease, due.lease = 0, true
+		due.lease = true
 	}
-
-	if t.Shadow && due.expired != nil { // told once, and let go on
-		if a.shadowed {
-			due.expired = nil
-		}
-		a.shadowed = true
-	}
-	if next == forever {
-		return due
-	}
-	if a.timer == nil {
-		a.timer = time.AfterFunc(next, a.tick)
-	} else {
-		a.timer.Reset(next)
-	}
-	return due
-}
-
-// dueActions are what watch found to be due; they are done without mu.
-type dueActions struct {
-	expired *Error
-	slow    bool
-	leak    bool
-	lease   bool
-}
-
-// expire keeps the first, most specific limit.
-func (d *dueActions) expire(e *Error) {
-	if d.expired == nil {
-		d.expired = e
-	}
+	return due, next
 }
 
 // late reports whether the attempt's age has passed SlowCall. mu must be held.
@@ -198,14 +239,20 @@ func (a *attempt) tick() {
 		a.mu.Unlock()
 		return
 	}
-	due := a.watch(now)
-	if a.expired != nil {
+	due, next := a.look(now)
+	a.slow = a.slow || due.slow
+	if due.lease {
+		a.lease = 0
+	}
+	if a.expired != nil || a.shadowed { // told once
 		due.expired = nil
 	}
 	kill := due.expired != nil && !a.call.timeout.Shadow
 	if kill {
 		a.expired = a.call.error(due.expired)
 	}
+	a.shadowed = a.shadowed || due.expired != nil && !kill
+	a.arm(next)
 	foreign := a.clock.phase == phaseBody && a.pool == nil // a base that may not heed the context
 	a.mu.Unlock()
 
@@ -213,9 +260,7 @@ func (a *attempt) tick() {
 		h.breaker.slow(a, now)
 	}
 	if due.expired != nil {
-		h.counts.timeout(due.expired)
-		a.call.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: a.number, Phase: due.expired.Phase,
-			Limit: due.expired.Limit, Shadow: !kill})
+		a.call.timedOut(due.expired, a.number, !kill)
 	}
 	if kill {
 		a.stop()
@@ -227,6 +272,12 @@ func (a *attempt) tick() {
 		a.judgeLease(now)
 	}
 	if due.leak {
-		a.leak("idle")
+		a.leak(leakIdle)
 	}
+}
+
+// timedOut counts a limit that fired on an attempt, or on none, and tells of it.
+func (c *call) timedOut(e *Error, attempt int, shadow bool) {
+	c.h.counts.timeout(e)
+	c.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: attempt, Phase: e.Phase, Limit: e.Limit, Shadow: shadow})
 }

@@ -2,25 +2,26 @@ package transport
 
 import (
 	"io"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
 // tunnel bounds the silence of an upgraded connection.
 type tunnel struct {
 	io.ReadWriteCloser
-	idle   time.Duration
-	host   string
+	a *attempt
+
+	mu     sync.Mutex // guards what follows
 	timer  *time.Timer
-	silent atomic.Bool
+	over   bool   // closed, or in shadow mode and told of
+	silent *Error // once it was silent for too long
 }
 
-func newTunnel(rw io.ReadWriteCloser, idle time.Duration, host string) *tunnel {
-	t := &tunnel{ReadWriteCloser: rw, idle: idle, host: host}
-	t.timer = time.AfterFunc(idle, func() {
-		t.silent.Store(true)
-		_ = rw.Close()
-	})
+func newTunnel(rw io.ReadWriteCloser, a *attempt) *tunnel {
+	t := &tunnel{ReadWriteCloser: rw, a: a}
+	t.mu.Lock()
+	t.timer = time.AfterFunc(a.call.timeout.StreamIdle, t.expire)
+	t.mu.Unlock()
 	return t
 }
 
@@ -36,16 +37,43 @@ func (t *tunnel) Write(p []byte) (int, error) {
 
 // moved puts the end of the silence off.
 func (t *tunnel) moved(n int, err error) error {
-	if err != nil && t.silent.Load() {
-		return &Error{Kind: errStreamIdle, Host: t.host, Layer: LayerTimeout, Phase: phaseBody.String(), Limit: t.idle, Knob: "Timeout.StreamIdle"}
-	}
-	if n > 0 && !t.silent.Load() {
-		t.timer.Reset(t.idle)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case err != nil && t.silent != nil:
+		return t.silent
+	case n > 0 && t.silent == nil && !t.over:
+		t.timer.Reset(t.a.call.timeout.StreamIdle)
 	}
 	return err
 }
 
+// expire closes a connection that was silent; in shadow mode it only says so.
+func (t *tunnel) expire() {
+	c := t.a.call
+	shadow := c.timeout.Shadow
+	t.mu.Lock()
+	if t.over {
+		t.mu.Unlock()
+		return
+	}
+	if shadow {
+		t.over = true
+	} else {
+		t.silent = c.error(&Error{Kind: errStreamIdle, Layer: LayerTimeout, Phase: phaseBody.String(),
+			Limit: c.timeout.StreamIdle, Knob: "Timeout.StreamIdle"})
+	}
+	t.mu.Unlock()
+	c.timedOut(&Error{Kind: errStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, t.a.number, shadow)
+	if !shadow {
+		_ = t.ReadWriteCloser.Close()
+	}
+}
+
 func (t *tunnel) Close() error {
+	t.mu.Lock()
+	t.over = true
 	t.timer.Stop()
+	t.mu.Unlock()
 	return t.ReadWriteCloser.Close()
 }

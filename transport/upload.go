@@ -12,10 +12,11 @@ import (
 // upload is a request body that tells the attempt's clock when time is the
 // caller's, and how much the peer has taken.
 type upload struct {
-	a    *attempt
-	src  io.ReadCloser
-	left int64       // of a known length; negative otherwise
-	done atomic.Bool // closed: errors are no longer the caller's
+	a     *attempt
+	src   io.ReadCloser
+	known bool        // its length is
+	left  int64       // of a known length; negative if there is more
+	done  atomic.Bool // closed: errors are no longer the caller's
 }
 
 // smallBody is what a peer takes into its buffers without being asked.
@@ -35,8 +36,8 @@ func (a *attempt) watchUpload(req *http.Request) {
 		}
 		a.clock.shift(a.clock.start, p, false)
 	}
-	if a.ticket.done != nil && (a.stream || a.unbounded()) {
-		a.lease = a.clock.start + probeLease
+	if a.ticket.done != nil {
+		a.lease = a.clock.start + a.leaseTime()
 		a.watch(a.clock.start)
 	}
 	a.mu.Unlock()
@@ -44,11 +45,7 @@ func (a *attempt) watchUpload(req *http.Request) {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
-		u := &upload{a: a, src: src, left: req.ContentLength}
-		if u.left <= 0 {
-			u.left = -1
-		}
-		return u
+		return &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
 	}
 	a.mu.Lock()
 	a.sending = true
@@ -95,20 +92,21 @@ func (u *upload) Read(p []byte) (int, error) {
 	a.clock.shift(a.call.h.t.now(), a.clock.phase, true)
 	a.mu.Unlock()
 	n, err := u.src.Read(p)
-	if u.left >= 0 {
+	if u.known {
 		u.left -= int64(n)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	p2 := a.clock.phase
-	if (err == io.EOF || u.left == 0) && p2 == phaseWrite {
-		p2 = phaseHeader
+	next := a.clock.phase
+	if next == phaseWrite && a.pool == nil && (err == io.EOF || u.known && u.left <= 0) { // net/http says itself when it has written
+		next = phaseHeader
 	}
-	a.clock.shift(a.call.h.t.now(), p2, false)
+	a.clock.shift(a.call.h.t.now(), next, false)
 	a.clock.bytes += int64(n)
+	short, long := err == io.EOF && u.known && u.left > 0, u.known && u.left < 0
 	switch {
 	case u.done.Load(): // closed by the base while it was read
-	case err == io.EOF && u.left > 0, err == nil && u.left < -1, err != nil && err != io.EOF && err != errReplayGone:
+	case short, long, err != nil && err != io.EOF && err != errReplayGone:
 		a.faulty = true
 	}
 	return n, err
