@@ -213,8 +213,10 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 	}
 
 	// The caller.
-	if c.phase == phaseIdle && !a.stream {
-		if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && left(d, now-c.mark) {
+	if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && !a.stream {
+		if c.phase != phaseIdle {
+			next = min(next, d)
+		} else if left(d, now-c.mark) {
 			due.leak = true
 		}
 	}
