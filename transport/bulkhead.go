@@ -43,18 +43,19 @@ func (b *bulkhead) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(req)
 }
 
-// acquire takes a permit of the host and one of the process. Shadowed, it takes
-// none that is not there.
+// acquire takes a permit of the host and one of the process. Shadowed, it does
+// not insist on the host's; the process's is not the host's to let go of.
 func (b *bulkhead) acquire(a *attempt) error {
+	wait := b.policy.MaxWait
 	if b.permits != nil {
-		err := b.take(a, b.permits, "Bulkhead.MaxConcurrent")
-		if err != nil && !(b.policy.Shadow && refused(err)) {
+		err := b.take(a, b.permits, &wait, "Bulkhead.MaxConcurrent", b.policy.Shadow)
+		if err != nil && !b.policy.Shadow {
 			return err
 		}
 		a.permit = err == nil
 	}
 	if all := b.h.t.permits; all != nil {
-		if err := b.take(a, all, "Config.MaxConcurrent"); err != nil {
+		if err := b.take(a, all, &wait, "Config.MaxConcurrent", false); err != nil {
 			b.giveBack(a)
 			return err
 		}
@@ -65,23 +66,25 @@ func (b *bulkhead) acquire(a *attempt) error {
 	return nil
 }
 
-// take takes one permit, after a wait of up to MaxWait.
-func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, knob string) error {
+// take takes one permit, after a wait of up to wait, which is less what was
+// waited already.
+func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, wait *time.Duration, knob string, shadow bool) error {
 	if permits.TryAcquire(1) {
 		return nil
 	}
 	c := a.call
-	wait := b.policy.MaxWait
-	if left := c.leftOfTotal(b.h.t.now()); wait > 0 && left < wait {
+	full := &Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: knob}
+	if shadow || b.policy.MaxWait <= 0 {
+		return b.refuse(a, c.error(full), shadow)
+	}
+	full.Limit = b.policy.MaxWait
+	begun := b.h.t.now()
+	defer func() { *wait -= b.h.t.now() - begun }()
+	if left := c.leftOfTotal(begun); left < *wait {
 		return b.await(a, permits, left, c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "queue",
 			Limit: c.timeout.Total, Knob: "Timeout.Total"}))
 	}
-	full := &Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: knob, Limit: wait}
-	if wait <= 0 || b.policy.Shadow {
-		full.Limit = 0
-		return b.refuse(a, c.error(full))
-	}
-	return b.await(a, permits, wait, c.error(full))
+	return b.await(a, permits, *wait, c.error(full))
 }
 
 // await waits for a permit until the caller leaves or the time is over.
@@ -107,11 +110,11 @@ func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, wait time.Dura
 	if err := c.gone(); err != nil {
 		return err
 	}
-	return b.refuse(a, late)
+	return b.refuse(a, late, false)
 }
 
 // refuse counts a refusal and tells of it.
-func (b *bulkhead) refuse(a *attempt, e *Error) error {
+func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	reason := "full"
 	switch {
 	case e.Kind == ErrTotalTimeout:
@@ -121,7 +124,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error) error {
 		reason = "wait_timeout"
 	}
 	b.h.counts.rejected.Add(1)
-	a.call.observe(Event{Kind: Refusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: b.policy.Shadow})
+	a.call.observe(Event{Kind: Refusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: shadow})
 	return e
 }
 

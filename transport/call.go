@@ -146,7 +146,7 @@ func (c *call) observe(e Event) {
 // leftOfTotal is how much of Timeout.Total is left between attempts; a large
 // number without one.
 func (c *call) leftOfTotal(now time.Duration) time.Duration {
-	if c.timeout.Total <= 0 || c.timeout.Shadow {
+	if c.timeout.Total <= 0 || c.timeout.Shadow || exempt(c.req) {
 		return forever
 	}
 	return c.timeout.Total + c.timeout.Extension(c.bytes) - c.spent(now)
