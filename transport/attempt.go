@@ -201,6 +201,9 @@ func (a *attempt) end(how ending, err error) {
 		return
 	}
 	a.ended = true
+	if how == endClosed && a.expired != nil { // when a limit had fired
+		how, err = endBroken, a.expired
+	}
 	a.clock.shift(now, phaseDone, false)
 	if a.timer != nil {
 		a.timer.Stop()
@@ -292,7 +295,7 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	}()
 	a.announce(req)
 	a.watchUpload(req)
-	resp, err := l.next.RoundTrip(req)
+	resp, err := a.answered(l.next.RoundTrip(req))
 	returned = true
-	return a.answered(resp, err)
+	return resp, err
 }
