@@ -1,0 +1,21 @@
+// Package transporttest is for tests of programs that use package transport: it
+// plays the dependency that answers, fails or hangs, and watches what the
+// Transport makes of it. A breaker that was never seen to trip is a
+// configuration, not a control.
+//
+//	base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang})
+//	tr := transport.Must(transport.New(transport.Config{Base: base, Default: mine}))
+//
+// # What to take
+//
+//   - [Base] needs no network. In a bubble of testing/synctest it makes exact,
+//     immediate tests of whatever has time in it: this is where to begin.
+//   - [NewNet] is a server behind pipes in memory: net/http on both sides, still
+//     in a bubble.
+//   - [NewOrigin] is a server on a loopback socket, for claims about sockets:
+//     resets, stalls, pools, TLS.
+//
+// All three play a script of [Step]s, and keep a [Hit] for each request.
+// [Recorder] collects the events of the Transport, [Logs] what it logs.
+// [CheckLeaks] and [CheckPermits] look after what a test leaves behind.
+package transporttest
