@@ -75,7 +75,7 @@ const (
 	rowSlowest  = "slowest /mission"
 	rowOthers   = "calls to the other four"
 	rowOpens    = "breaker opens after"
-	rowTrigger  = "  calls slow, failed then"
+	rowTrigger  = "  slow calls by then"
 	rowHistory  = "  good calls in its window"
 	rowLabel    = "/mission labelled as of"
 	rowHalfOpen = "half-open after"
@@ -95,8 +95,7 @@ func bareClaims(s setting, r record) []claim {
 	c := sheet{run: "A", seen: &r}
 	c.atLeast(rowBefore, 0.99, r.missions(r.start, r.injected.Add(-s.settle())))
 	c.add(rowHeld, fmt.Sprintf("%d of %d", s.workers, s.workers), fmt.Sprint(r.peak), r.peak == s.workers)
-	lasts := time.Duration(float64(s.workers) / s.missions * float64(time.Second))
-	c.within(rowEmpty, lasts*9/10, lasts*11/10, r.injected, r.empty)
+	c.within(rowEmpty, s.lasts()*9/10, s.lasts()*11/10, r.injected, r.empty)
 	c.atMost(rowMission, "<= 1 %", 0.01, r.missions(r.injected, r.end))
 	after := r.empty
 	if after.IsZero() {
@@ -141,9 +140,9 @@ func stackClaims(s setting, r record) []claim {
 
 	c.within(rowOpens, p.Breaker.SlowCall, p.Timeout.Attempt, r.injected, opened)
 	e := r.trip(opened)
-	c.add(rowTrigger, fmt.Sprintf(">= %d, 0", p.Breaker.MinCalls), fmt.Sprintf("%d, %d", e.Slow, e.Failures),
-		e.Trigger == "slow_call_rate" && e.Slow >= p.Breaker.MinCalls && e.Failures == 0)
-	good, least := r.good.Calls-r.good.Failures, int(0.8*s.missions*s.warmB.Seconds())
+	c.add(rowTrigger, fmt.Sprintf(">= %.0f %% of %d", p.Breaker.SlowRate*100, p.Breaker.MinCalls), slowness(e),
+		e.Trigger == "slow_call_rate" && e.Timed >= p.Breaker.MinCalls && float64(e.Slow) >= p.Breaker.SlowRate*float64(e.Timed) && e.Failures == 0)
+	good, least := r.good.Calls-r.good.Failures, 10*p.Breaker.MinCalls // of the whole window, the slow ones are a tenth at most
 	c.add(rowHistory, fmt.Sprintf(">= %d", least), fmt.Sprint(good), good >= least)
 	c.add(r.labels(s, opened, half))
 	if opened.IsZero() {
@@ -234,6 +233,15 @@ func (r *record) trip(at time.Time) transport.Evidence {
 		}
 	}
 	return transport.Evidence{}
+}
+
+// slowness is evidence in a few words.
+func slowness(e transport.Evidence) string {
+	s := fmt.Sprintf("%d of %d", e.Slow, e.Timed)
+	if e.Failures > 0 {
+		s += fmt.Sprintf(", %d failed", e.Failures)
+	}
+	return s
 }
 
 // others4 counts the calls that came to the other four after a moment.

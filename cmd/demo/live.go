@@ -14,6 +14,11 @@ func (r *rig) tell(ctx context.Context) {
 	second := time.Duration(float64(time.Second) / r.setting.scale)
 	tick := time.NewTicker(second)
 	defer tick.Stop()
+	subject := slowOne
+	if r.endless {
+		subject = "dependencies"
+	}
+	r.view.print(r.view.look.dim(liveHeader + subject))
 	last := time.Now()
 	for {
 		select {
@@ -27,7 +32,12 @@ func (r *rig) tell(ctx context.Context) {
 	}
 }
 
-// line is the state of the run in less than 80 columns.
+const liveHeader = "    time  workers held    /mission  /ping  "
+
+// columns is what the last column of a live line must fit in.
+const columns = 79
+
+// line is the state of the run, below liveHeader.
 func (r *rig) line(at time.Duration, ended []arrival, over time.Duration) string {
 	l := r.view.look
 	held, of := int(r.service.held.Load()), r.setting.workers
@@ -48,11 +58,15 @@ func (r *rig) line(at time.Duration, ended []arrival, over time.Duration) string
 		}
 	}
 	rate := func(n int) string { return fmt.Sprintf("%.0f/s", float64(n)/over.Seconds()) }
-	return fmt.Sprintf("%6.1f s  %s %3d held  /mission %-6s /ping %-5s %s",
-		at.Seconds(), bar, held, rate(missions), rate(pings), r.state(label))
+	state := r.state(label)
+	if room := columns - len(liveHeader); l.terminal && len(state) > room {
+		state = state[:room-3] + "..."
+	}
+	return fmt.Sprintf("%6.1f s  %s %3d  %8s  %5s  %s", at.Seconds(), bar, held, rate(missions), rate(pings), state)
 }
 
-// state is what is not as it should be, dependency by dependency.
+// state is what is not as it should be. A scripted run is about one dependency, which
+// the header names.
 func (r *rig) state(label string) string {
 	var all []string
 	for _, name := range names {
@@ -74,12 +88,17 @@ func (r *rig) state(label string) string {
 		if name == slowOne && label != "" {
 			words = append(words, label)
 		}
-		if len(words) > 0 {
-			all = append(all, name+" "+strings.Join(words, ", "))
+		if len(words) == 0 {
+			continue
 		}
+		s := strings.Join(words, ", ")
+		if r.endless || name != slowOne {
+			s = name + " " + s
+		}
+		all = append(all, s)
 	}
 	if len(all) == 0 {
-		return "all well"
+		return "ok"
 	}
 	return strings.Join(all, "; ")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -97,8 +98,12 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	} else {
 		code, err = runBoth(ctx, s, v, stdout)
 	}
-	if err != nil {
-		v.end()
+	v.end()
+	switch {
+	case errors.Is(err, context.Canceled):
+		fmt.Fprintln(stderr, "demo: interrupted before the claims could be made")
+		return exitFailed
+	case err != nil:
 		fmt.Fprintln(stderr, "demo:", err)
 		return exitFailed
 	}

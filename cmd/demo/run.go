@@ -233,12 +233,12 @@ func (r *rig) Observe(_ context.Context, e transport.Event) {
 	r.view.note("%s: %s -> %s after %s: %s", t.name, t.From, t.To, short(since), evidence(t.Evidence))
 }
 
-// reached reports whether telemetry's breaker has come to a state, at or after
-// one moment, and when.
-func (r *rig) reached(s transport.State, after time.Time) (time.Time, bool) {
+// recovered reports whether telemetry's breaker has closed again.
+func (r *rig) recovered() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return moved(r.record.transitions, s, after)
+	_, ok := moved(r.record.transitions, transport.Closed, r.record.lifted)
+	return ok
 }
 
 // moved finds the first transition of telemetry's breaker to a state.
@@ -261,7 +261,10 @@ func runBare(ctx context.Context, s setting, v *view) (record, error) {
 	r.begin(ctx)
 	sleep(ctx, s.warmA)
 	r.inject(fault{kind: delay, delay: s.delay, share: 1})
-	sleep(ctx, s.slowA)
+	if await(ctx, 3*s.lasts(), func() bool { return int(r.service.held.Load()) == s.workers }) {
+		v.note("the last worker is taken after %s, pings wait too", short(time.Since(r.record.injected)))
+	}
+	sleep(ctx, s.emptyA)
 	return r.finish(), ctx.Err()
 }
 
@@ -277,7 +280,7 @@ func runStack(ctx context.Context, s setting, v *view) (record, error) {
 	r.inject(fault{kind: delay, delay: s.delay, share: 1})
 	sleep(ctx, s.slowB)
 	r.lift()
-	if r.recovered(ctx) {
+	if await(ctx, 2*s.telemetry.Breaker.OpenFor, r.recovered) {
 		sleep(ctx, s.restB)
 	}
 	rec := r.finish()
@@ -289,15 +292,12 @@ func runStack(ctx context.Context, s setting, v *view) (record, error) {
 	return rec, ctx.Err()
 }
 
-// recovered waits for telemetry's breaker to close, for twice as long as it may
-// take.
-func (r *rig) recovered(ctx context.Context) bool {
-	openFor := r.setting.telemetry.Breaker.OpenFor
-	for end := time.Now().Add(2 * openFor); time.Now().Before(end) && ctx.Err() == nil; {
-		if _, ok := r.reached(transport.Closed, r.record.lifted); ok {
+// await waits until something is so, or the time is over, and reports which.
+func await(ctx context.Context, most time.Duration, so func() bool) bool {
+	for end := time.Now().Add(most); time.Now().Before(end) && ctx.Err() == nil; sleep(ctx, time.Millisecond) {
+		if so() {
 			return true
 		}
-		sleep(ctx, openFor/1000)
 	}
 	return false
 }

@@ -34,7 +34,6 @@ func runServe(ctx context.Context, s setting, v *view, addr string) (int, error)
 	<-ctx.Done()
 	control.close()
 	r.finish()
-	v.end()
 	return exitOK, nil
 }
 

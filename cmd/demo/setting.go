@@ -18,11 +18,16 @@ type setting struct {
 	delay    time.Duration // of telemetry, once it is slow
 	patience time.Duration // of who waits for /ping; /mission is waited for
 
-	warmA, slowA        time.Duration // how long run A is healthy, then slow
+	warmA, emptyA       time.Duration // how long run A is healthy, and without a worker
 	warmB, slowB, restB time.Duration // run B: healthy, slow, and after it has recovered
 
 	policy    policy.Policy // of areas, crew, geofences and alerts
 	telemetry policy.Policy // may be served stale
+}
+
+// lasts is how long the workers last when none comes back.
+func (s setting) lasts() time.Duration {
+	return time.Duration(float64(s.workers) / s.missions * float64(time.Second))
 }
 
 func newSetting(scale float64) setting {
@@ -36,7 +41,7 @@ func newSetting(scale float64) setting {
 		delay:    d(30 * time.Second),
 		patience: d(2 * time.Second),
 		warmA:    d(3 * time.Second),
-		slowA:    d(9 * time.Second),
+		emptyA:   d(5 * time.Second),
 		warmB:    d(11 * time.Second),
 		slowB:    d(8 * time.Second),
 		restB:    d(3 * time.Second),
