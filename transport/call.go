@@ -46,6 +46,7 @@ type call struct {
 	exchange cache.Exchange
 	faulty   bool   // the request itself was at fault
 	outcome  string // if not told by the answer
+	returned bool   // from the layers
 	ended    bool
 	first    attempt // saves an allocation
 }
@@ -64,12 +65,22 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	h.counts.calls.Add(1)
 	if h.t.observer != nil {
 		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req})
+		defer c.abandoned()
 	}
 	a := &c.first
 	a.init(c)
 	resp, err := h.chain.RoundTrip(a.request(req))
+	c.returned = true
 	c.answered(resp, err)
 	return resp, err
+}
+
+// abandoned reports a call whose base panicked or called runtime.Goexit.
+func (c *call) abandoned() {
+	if !c.returned {
+		c.outcome = "error"
+		c.end(0, nil)
+	}
 }
 
 // answered reports a call that has ended; one whose body is still open ends with
@@ -100,8 +111,10 @@ func (c *call) end(status int, err error) {
 	outcome := c.outcome
 	switch {
 	case outcome != "":
-	case err == nil:
+	case err == nil && status < 500:
 		outcome = "success"
+	case err == nil:
+		outcome = "error"
 	case gone(c.ctx, c.req) != nil:
 		outcome = "cancelled"
 	case refused(err):

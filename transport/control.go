@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -23,13 +24,17 @@ func (t *Transport) Host(name string) *Host {
 	authority := name
 	if scheme, rest, ok := strings.Cut(name, "://"); ok {
 		schemes, authority = []string{strings.ToLower(scheme)}, rest
-		if schemes[0] != "http" && schemes[0] != "https" {
-			h.err = fmt.Errorf("host %q: has a scheme that is neither http nor https", name)
-			return h
-		}
 	}
-	if authority == "" || strings.ContainsAny(authority, "/?#@ ") {
+	if strings.ContainsAny(authority, "?#@") { // it may hold a password
+		h.err = errors.New("host: has more than a host and a port; want name, name:port or scheme://name")
+		return h
+	}
+	if authority == "" || strings.ContainsAny(authority, "/ ") {
 		h.err = fmt.Errorf("host %q: must be a name, name:port or scheme://name", name)
+		return h
+	}
+	if schemes[0] != "http" && schemes[0] != "https" {
+		h.err = fmt.Errorf("host %q: has a scheme that is neither http nor https", name)
 		return h
 	}
 	for _, scheme := range schemes {
@@ -57,7 +62,7 @@ func (h *Host) Reset() { h.force(Closed, "reset") }
 
 func (h *Host) force(to State, trigger string) {
 	for _, k := range h.keys {
-		s := h.t.hostAt(k)
+		s := h.t.hostAt(k, true)
 		s.breaker.force(to, trigger)
 		s.release()
 	}

@@ -151,6 +151,8 @@ func (e *Error) ErrorType() string {
 			return "timeout_body"
 		}
 		return "timeout_response_header"
+	case errStreamIdle:
+		return "timeout_body"
 	case ErrAttemptTimeout:
 		return "timeout_attempt"
 	case ErrTotalTimeout:
@@ -161,7 +163,7 @@ func (e *Error) ErrorType() string {
 
 // Evidence is what a breaker had counted when it changed its state.
 type Evidence struct {
-	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow
+	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset
 	Window      time.Duration // the span that was counted; zero for a window of calls
 	Calls       int           // ended as success or failure
 	Failures    int           // of those

@@ -41,7 +41,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if f.stores {
 		c.exchange = f.h.t.cache.Begin(c.req)
-		if stored, ok := f.h.t.cache.OnlyIfCached(&c.exchange, c.req); ok {
+		if stored, ok := f.h.t.cache.OnlyIfCached(&c.exchange, c.req); ok && !f.policy.Shadow {
 			closeBody(req)
 			return stored, nil
 		}
@@ -106,15 +106,16 @@ func (f *fallback) degraded(req *http.Request, cause error) (resp *http.Response
 			resp = nil
 		}
 	}()
-	resp = f.policy.Degraded(req, cause)
-	if resp != nil {
-		complete(resp, req)
-	}
-	return resp
+	return complete(f.policy.Degraded(req, cause), req)
 }
 
-// complete fills in what a response made by hand lacks.
-func complete(r *http.Response, req *http.Request) {
+// complete is a response made by hand, which may be one for all calls, with what
+// it lacks as the answer to req.
+func complete(made *http.Response, req *http.Request) *http.Response {
+	if made == nil {
+		return nil
+	}
+	r := *made
 	if r.StatusCode == 0 {
 		r.StatusCode = http.StatusOK
 	}
@@ -132,7 +133,12 @@ func complete(r *http.Response, req *http.Request) {
 	} else if r.ContentLength == 0 && r.Body != http.NoBody {
 		r.ContentLength = -1
 	}
+	if req.Method == http.MethodHead && r.Body != http.NoBody {
+		_ = r.Body.Close()
+		r.Body = http.NoBody
+	}
 	r.Request = req
+	return &r
 }
 
 // failFast is a 503 in place of an error.
@@ -152,11 +158,7 @@ func failFast(req *http.Request, err error) *http.Response {
 		Body:          io.NopCloser(bytes.NewReader([]byte(text))),
 		ContentLength: int64(len(text)),
 	}
-	if req.Method == http.MethodHead {
-		r.Body = http.NoBody
-	}
-	complete(r, req)
-	return r
+	return complete(r, req)
 }
 
 // dismiss closes a failed response; a short one is read to its end first, so that

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -82,7 +83,6 @@ func (h *host) drop() bool {
 		h.active.Add(-dropped)
 		return false
 	}
-	h.closeIdle()
 	return true
 }
 
@@ -99,10 +99,16 @@ func (k hostKey) String() string {
 // keyOf normalises a URL's scheme and authority; it does not allocate for names
 // that are in their normal form.
 func keyOf(u *url.URL) (hostKey, error) {
+	if strings.IndexByte(u.Host, '@') >= 0 { // made by hand: it may hold a password
+		return hostKey{}, errors.New("host: has userinfo, which belongs in URL.User")
+	}
 	name, port := policy.SplitHostPort(u.Host)
 	name, err := normalHost(name)
 	if err != nil {
 		return hostKey{}, err
+	}
+	for len(port) > 1 && port[0] == '0' {
+		port = port[1:]
 	}
 	if port == "" {
 		port = defaultPort(u.Scheme)
@@ -143,7 +149,7 @@ func normalHost(name string) (string, error) {
 	}
 	ascii, err := idna.Lookup.ToASCII(name)
 	if err == nil {
-		return ascii, nil
+		return strings.TrimSuffix(ascii, "."), nil // IDNA knows other dots
 	}
 	lower := strings.ToLower(name)
 	if strings.IndexFunc(lower, func(r rune) bool { return r >= 0x80 }) < 0 {
@@ -204,10 +210,12 @@ func (t *Transport) host(u *url.URL) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watertight: %w", err)
 	}
-	return t.hostAt(key), nil
+	return t.hostAt(key, false), nil
 }
 
-func (t *Transport) hostAt(key hostKey) *host {
+// hostAt returns the state of a host, acquired; with own, one that it shares with
+// no other, whatever MaxHosts says.
+func (t *Transport) hostAt(key hostKey, own bool) *host {
 	now := t.now()
 	if at := t.hosts.sweepAt.Load(); int64(now) >= at {
 		t.sweep(now)
@@ -215,7 +223,7 @@ func (t *Transport) hostAt(key hostKey) *host {
 	for {
 		h := t.hosts.find(key)
 		if h == nil {
-			h = t.addHost(key, now)
+			h = t.addHost(key, now, own)
 		}
 		if h.acquire() {
 			h.used.Store(int64(now))
@@ -240,15 +248,23 @@ func (m *hostMap) find(k hostKey) *host {
 }
 
 // addHost creates the state of a host, making room for it if need be; where no
-// room can be made, it returns the overflow state.
-func (t *Transport) addHost(k hostKey, now time.Duration) *host {
+// room can be made, it returns the overflow state, unless it has to be its own.
+func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
 	m := &t.hosts
 	m.mu.Lock()
 	if h := m.find(k); h != nil {
 		m.mu.Unlock()
 		return h
 	}
-	if len(m.ring) >= m.max && !m.makeRoom(now) {
+	var dropped []*host
+	for len(m.ring) >= m.max {
+		h := m.makeRoom(now)
+		if h == nil {
+			break
+		}
+		dropped = append(dropped, h)
+	}
+	if len(m.ring) >= m.max && !own {
 		first := m.shared == nil
 		if first {
 			m.shared = t.newHost(hostKey{}, &t.policies.fallback, true)
@@ -271,14 +287,18 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 	s.m[k] = h
 	s.mu.Unlock()
 	m.mu.Unlock()
+	for _, d := range dropped { // without the lock: a dialer's connections are not ours
+		d.closeIdle()
+	}
 	return h
 }
 
-// makeRoom drops one idle host: the first, going round, that was not used since
-// the hand last passed. A vain search is not repeated within a second.
-func (m *hostMap) makeRoom(now time.Duration) bool {
+// makeRoom drops one idle host, and returns it: the first, going round, that was
+// not used since the hand last passed. A vain search is not repeated within a
+// second. m.mu is held.
+func (m *hostMap) makeRoom(now time.Duration) *host {
 	if now < m.retry {
-		return false
+		return nil
 	}
 	for range 2 * len(m.ring) {
 		m.hand %= len(m.ring)
@@ -295,15 +315,15 @@ func (m *hostMap) makeRoom(now time.Duration) bool {
 		m.ring[m.hand] = m.ring[last]
 		m.ring[last] = nil
 		m.ring = m.ring[:last]
-		return true
+		return h
 	}
 	m.retry = now + time.Second
-	return false
+	return nil
 }
 
 // overflowed tells, once, that further hosts share a state.
 func (t *Transport) overflowed(h *host) {
-	t.logger.LogAttrs(context.Background(), slog.LevelWarn, "too many hosts in use: further ones share one state without a breaker",
+	t.log(context.Background(), slog.LevelWarn, "too many hosts in use: further ones share one state without a breaker",
 		slog.Int("max_hosts", t.hosts.max))
 	t.observe(context.Background(), Event{Kind: Overflow, Host: h.name})
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -80,7 +81,7 @@ type Event struct {
 	Status     int
 	Slow       bool
 	Verdict    policy.Verdict
-	Outcome    string // success, fallback, rejected, error, cancelled
+	Outcome    string // success, fallback, rejected, error (a 5xx too), cancelled
 	Fallback   string // stale, degraded, fail_fast
 	Err        error
 	Transition *Transition // not to be changed
@@ -92,6 +93,12 @@ type Transition struct {
 	At       time.Time
 	Until    time.Time // when probes are let through; zero unless To is Open
 	Evidence Evidence
+}
+
+// log writes a record, and survives the handler.
+func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	defer func() { _ = recover() }()
+	t.logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
 // observe tells the observer, if there is one, and survives it.

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"time"
+
+	"github.com/watertight-go/watertight/cache"
 )
 
 // total is the outermost layer: it bounds the whole call. The limit itself is
@@ -66,10 +68,11 @@ type hopKey struct{}
 
 // markHop notes on a redirect what its call has used of Total. An http.Client
 // with a Timeout wraps the body, and can be told by Request.Cancel: there the
-// note travels in the context of Response.Request.
+// note travels in the context of Response.Request. So it does with a stored
+// redirect, whose body has its label.
 func markHop(c *call, resp *http.Response) {
 	spent := c.used(resp)
-	if c.req.Cancel != nil {
+	if _, stored := cache.FromResponse(resp); stored || c.req.Cancel != nil {
 		resp.Request = resp.Request.WithContext(context.WithValue(resp.Request.Context(), hopKey{}, spent))
 		return
 	}

@@ -160,6 +160,10 @@ func compile(c Config) (policies, []error) {
 			errs = append(errs, &policy.FieldError{Path: path + "Bulkhead.MaxConcurrent", Value: p.Bulkhead.MaxConcurrent,
 				Want: fmt.Sprintf("at most Config.MaxConcurrent (%d)", c.MaxConcurrent)})
 		}
+		if b := p.Breaker; c.MaxConcurrent > 0 && p.Bulkhead.MaxConcurrent == 0 && b.MinCalls > c.MaxConcurrent && (b.FailureRate > 0 || b.SlowRate > 0 && b.SlowCall > 0) {
+			errs = append(errs, &policy.FieldError{Path: path + "Breaker.MinCalls", Value: b.MinCalls,
+				Want: fmt.Sprintf("at most Config.MaxConcurrent (%d), or a host that hangs could never be proved slow", c.MaxConcurrent)})
+		}
 	}
 	ps.fallback = c.Default
 	if isZero(c.Default) {
@@ -285,11 +289,16 @@ func closeBody(req *http.Request) {
 	}
 }
 
+// hostOf is the host of a request as errors name it; empty where there is none.
 func hostOf(req *http.Request) string {
-	if req.URL == nil {
+	if req.URL == nil || req.URL.Host == "" {
 		return ""
 	}
-	return req.URL.Host
+	k, err := keyOf(req.URL)
+	if err != nil {
+		return ""
+	}
+	return k.String()
 }
 
 // Client returns an http.Client that uses the Transport. It has no Timeout of its
