@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"runtime"
 	"time"
 
@@ -125,6 +126,9 @@ func (a *attempt) explain(err error) error {
 	defer a.mu.Unlock()
 	if a.expired != nil {
 		return a.expired
+	}
+	if u, ok := err.(*url.Error); ok && u.Err != nil { // of a base that is a client: it names the whole URL
+		return u.Err
 	}
 	return err
 }
@@ -282,15 +286,17 @@ func (b *body) hand(c *call) bool {
 func forgotten(a *attempt) {
 	a.mu.Lock()
 	open := !a.ended && !a.closed
-	// Seen from here, time runs backwards for what began in a bubble of
-	// testing/synctest, whose timers must not be touched from outside. BodyIdle
-	// finds it from within.
-	bubble := a.call.h.t.now() < a.clock.mark
+	bubble := a.call.h.t.now()-a.clock.mark > decade
 	a.mu.Unlock()
 	if open && !bubble {
 		go a.leak(leakUnreachable)
 	}
 }
+
+// decade tells what began in a bubble of testing/synctest, where it is the year
+// 2000, and whose timers and channels must not be touched from outside, where
+// cleanups run. BodyIdle finds it from within.
+const decade = 10 * 365 * 24 * time.Hour
 
 // How a body is found to be forgotten.
 const (
