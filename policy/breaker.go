@@ -15,7 +15,8 @@ type Breaker struct {
 	Window time.Duration
 
 	// Buckets divide the window; evidence expires a bucket at a time. Zero, the
-	// default: one for each second of the window, at least one, at most 600.
+	// default: one for each second of the window, or as many as make two of
+	// SlowCall if that is more; at least one, at most 600.
 	Buckets int
 
 	// WindowCalls counts the last so many calls instead of those of the last
@@ -107,7 +108,7 @@ func (b Breaker) WithDefaults(maxConcurrent int) Breaker {
 		b.Window = defaultWindow
 	}
 	if b.Buckets == 0 {
-		b.Buckets = int(min(max(b.Window/time.Second, 1), maxBuckets))
+		b.Buckets = b.buckets()
 	}
 	if b.MinCalls == 0 {
 		b.MinCalls = defaultMinCalls
@@ -125,6 +126,19 @@ func (b Breaker) WithDefaults(maxConcurrent int) Breaker {
 		b.HalfOpenProbes = defaultProbes
 	}
 	return b
+}
+
+// buckets is what zero Buckets stand for. With two of them to SlowCall, calls from
+// before a hang and those since can be told apart when SlowCall is over.
+func (b Breaker) buckets() int {
+	n := max(b.Window/time.Second, 1)
+	if half := b.SlowCall / 2; half > 0 {
+		n = max(n, b.Window/half, 1)
+		if b.Window/n > half { // rounded down
+			n++
+		}
+	}
+	return int(min(n, maxBuckets, max(b.Window, 1)))
 }
 
 // OpenDelay is how long the breaker stays open: OpenFor, doubled for each

@@ -93,21 +93,31 @@ func TestBreakerDefaultsLeaveSetFieldsAlone(t *testing.T) {
 	}
 }
 
-func TestBreakerHasABucketForEachSecond(t *testing.T) {
+func TestBreakerHasABucketForEachSecondAndTwoForEachSlowCall(t *testing.T) {
 	for _, test := range []struct {
-		window time.Duration
-		want   int
+		window, slowCall time.Duration
+		want             int
 	}{
-		{time.Nanosecond, 1},
-		{999 * time.Millisecond, 1},
-		{1500 * time.Millisecond, 1},
-		{10 * time.Second, 10},
-		{10 * time.Minute, 600},
-		{time.Hour, 600},
-		{math.MaxInt64, 600},
+		{time.Nanosecond, 0, 1},
+		{999 * time.Millisecond, 0, 1},
+		{1500 * time.Millisecond, 0, 1},
+		{10 * time.Second, 0, 10},
+		{10 * time.Minute, 0, 600},
+		{time.Hour, 0, 600},
+		{math.MaxInt64, 0, 600},
+		{10 * time.Second, 2 * time.Second, 10},
+		{10 * time.Second, time.Hour, 10},
+		{10 * time.Second, 1999 * time.Millisecond, 11},
+		{10 * time.Second, time.Second, 20},
+		{10 * time.Second, 500 * time.Millisecond, 40},
+		{10 * time.Second, 600 * time.Millisecond, 34}, // not 33, the last of which would be longer
+		{10 * time.Second, 1, 10},
+		{10 * time.Second, 2, 600},
+		{3, 2, 3},
 	} {
-		if got := (policy.Breaker{Window: test.window}).WithDefaults(0).Buckets; got != test.want {
-			t.Errorf("a window of %v has %d buckets, want %d", test.window, got, test.want)
+		b := policy.Breaker{Window: test.window, SlowCall: test.slowCall}
+		if got := b.WithDefaults(0).Buckets; got != test.want {
+			t.Errorf("a window of %v with SlowCall %v has %d buckets, want %d", test.window, test.slowCall, got, test.want)
 		}
 	}
 }

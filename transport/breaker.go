@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -60,7 +61,7 @@ func (s State) String() string {
 // The evidence, the decision to trip, and the wait while open are kept here:
 // gobreaker's own timeout is set so short that it is always over. Forced states
 // are laid over it. word mirrors the state, so that admission while closed takes
-// no lock; changed is the only function that writes it.
+// no lock; enter is the only function that writes it.
 type breaker struct {
 	next   http.RoundTripper
 	h      *host
@@ -103,7 +104,7 @@ var (
 const keepTransitions = 16
 
 func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
-	b := &breaker{next: next, h: h, policy: h.policy.Breaker.WithDefaults(h.policy.Bulkhead.MaxConcurrent)}
+	b := &breaker{next: next, h: h, policy: h.policy.Breaker.WithDefaults(cmp.Or(h.policy.Bulkhead.MaxConcurrent, int(h.t.limit)))}
 	b.on = b.policy.Enabled()
 	if b.on {
 		b.window = newWindow(b.policy.Window, b.policy.Buckets, b.policy.WindowCalls, b.policy.SlowCall)
@@ -150,7 +151,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	if a.ticket.done != nil {
-		a.fresh = true
+		a.fresh = a.fresh || !b.policy.Shadow
 		defer b.giveBack(a)
 	}
 	return b.next.RoundTrip(req)
@@ -260,10 +261,17 @@ func (b *breaker) changed(now time.Duration, e Evidence, retryAfter time.Duratio
 	b.moved = b.moved[:0]
 }
 
-// set writes the state and queues the transition. b.mu is held.
+// enter begins a new generation: the results of earlier ones change nothing.
+// b.mu is held.
+func (b *breaker) enter(s State) {
+	_, generation := b.load()
+	b.word.Store((generation+1)<<3 | uint64(s))
+}
+
+// set enters a state and queues the transition. b.mu is held.
 func (b *breaker) set(to State, now time.Duration, e Evidence) {
-	from, generation := b.load()
-	b.word.Store((generation+1)<<3 | uint64(to))
+	from, _ := b.load()
+	b.enter(to)
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
 	if to == Open {
 		t.Until = b.h.t.wall(time.Duration(b.until.Load()))
@@ -277,7 +285,7 @@ func (b *breaker) set(to State, now time.Duration, e Evidence) {
 
 // forget drops the evidence. b.mu is held.
 func (b *breaker) forget() {
-	b.consecutive = 0
+	b.consecutive, b.last = 0, ""
 	b.blind = false
 	if b.window != nil {
 		b.window.reset()
@@ -301,6 +309,9 @@ func (b *breaker) force(to State, trigger string) {
 			b.opened, b.evidence = now, &e
 		}
 		b.set(to, now, e)
+	} else if to == Closed { // no transition, but evidence to forget, and that of calls in flight
+		b.forget()
+		b.enter(Closed)
 	}
 	b.mu.Unlock()
 	b.deliver(context.Background())

@@ -58,7 +58,8 @@ func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 	}
 	switch {
 	case state == HalfOpen:
-		if slow && a.ticket.done != nil && !a.settled.Swap(true) {
+		if slow && a.ticket.done != nil && a.count(policy.Failure) {
+			b.h.counts.verdict(policy.Failure)
 			b.last = "slow call"
 			a.ticket.done(errProbeFailed)
 			b.changed(now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
@@ -95,16 +96,23 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 	tell := b.blind && !was
 	b.mu.Unlock()
 	if tell {
-		b.h.t.logger.LogAttrs(a.call.ctx, slog.LevelWarn, "circuit breaker is blind: most calls end by their callers' deadlines",
+		b.h.t.log(a.call.ctx, slog.LevelWarn, "circuit breaker is blind: most calls end by their callers' deadlines",
 			slog.String("host", b.h.name), slog.Float64("slow_call", b.policy.SlowCall.Seconds()))
 		a.call.observe(Event{Kind: Blind, Layer: LayerBreaker,
 			Reason: "most calls ended by their callers' deadlines below Breaker.SlowCall"})
 	}
 }
 
+// count makes v the verdict that an attempt is counted with, if there is none yet.
+func (a *attempt) count(v policy.Verdict) bool { return a.settled.CompareAndSwap(0, uint32(v)) }
+
+// counted is the verdict that an attempt was counted with; Unclassified if there
+// is none.
+func (a *attempt) counted() policy.Verdict { return policy.Verdict(a.settled.Load()) }
+
 // settle counts the verdict on an attempt, once.
 func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
-	if !a.ticket.governed || a.settled.Swap(true) {
+	if !a.ticket.governed || !a.count(v) {
 		return
 	}
 	b.h.counts.verdict(v)
@@ -119,7 +127,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	}
 	switch {
 	case a.ticket.done != nil:
-		b.settleProbe(a, v, resp, now)
+		b.settleProbe(a, v, resp, err, now)
 	case state == Closed || state == ForcedClosed:
 		b.settleCall(a, v, resp, now, state)
 	}
@@ -147,16 +155,16 @@ func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, 
 	}
 }
 
-// settleProbe gives a probe's verdict to the machine. A prompt answer that is
-// neutral, such as a 404, proves that the host answers.
-func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration) {
+// settleProbe gives a probe's verdict to the machine. A prompt and whole answer
+// that is neutral, such as a 404, proves that the host answers.
+func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
 	evidence := Evidence{Trigger: "probes_succeeded"}
 	var outcome error
 	switch {
 	case v == policy.Failure:
 		outcome = errProbeFailed
 		evidence = Evidence{Trigger: "probe_failed", Last: b.last}
-	case v == policy.Neutral && !(resp != nil && resp.StatusCode < 500 && a.call.gone() == nil):
+	case v == policy.Neutral && !(resp != nil && resp.StatusCode < 500 && err == nil && a.call.gone() == nil):
 		outcome = errNoVerdict
 	}
 	a.ticket.done(outcome)

@@ -8,21 +8,29 @@ import (
 // deliver tells of the queued transitions, in order, one goroutine at a time,
 // outside all locks.
 func (b *breaker) deliver(ctx context.Context) {
-	for {
-		b.mu.Lock()
-		if len(b.queue) == 0 || b.delivering {
-			b.mu.Unlock()
-			return
-		}
-		t := b.queue[0]
-		b.queue = b.queue[1:]
-		b.delivering = true
+	for b.deliverOne(ctx) {
+	}
+}
+
+// deliverOne tells of the first queued transition; false if there is none, or
+// while another goroutine is at it, which then goes on with the rest.
+func (b *breaker) deliverOne(ctx context.Context) bool {
+	b.mu.Lock()
+	if len(b.queue) == 0 || b.delivering {
 		b.mu.Unlock()
-		b.tell(ctx, t)
+		return false
+	}
+	t := b.queue[0]
+	b.queue = b.queue[1:]
+	b.delivering = true
+	b.mu.Unlock()
+	defer func() { // also when a listener ends its goroutine
 		b.mu.Lock()
 		b.delivering = false
 		b.mu.Unlock()
-	}
+	}()
+	b.tell(ctx, t)
+	return true
 }
 
 // tell retires the pool of a host that was given up, and reports a transition.
