@@ -42,7 +42,8 @@ func (b *Base) InFlight() (now, most int) {
 	return b.now, b.most
 }
 
-// RoundTrip takes the next step of the script.
+// RoundTrip takes the next step of the script. It reads the request body itself,
+// so that one that blocks is not cut short by the request's context.
 func (b *Base) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Body != nil {
 		defer func() { _ = req.Body.Close() }()

@@ -106,11 +106,13 @@ func (c *conn) cut() {
 }
 
 // settle waits until what net/http has for the connection was written: after a
-// flush its HTTP/2 server does that on another goroutine.
+// flush its HTTP/2 server does that on another goroutine, and does not tell.
 func (c *conn) settle() {
-	for last := int64(-1); last != c.wrote.Load(); {
-		last = c.wrote.Load()
-		time.Sleep(20 * time.Millisecond)
+	for quiet, last := 0, c.wrote.Load(); quiet < 2; quiet++ {
+		time.Sleep(4 * time.Millisecond)
+		if now := c.wrote.Load(); now != last {
+			quiet, last = -1, now
+		}
 	}
 }
 

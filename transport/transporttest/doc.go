@@ -15,7 +15,8 @@
 //   - [NewOrigin] is a server on a loopback socket, for claims about sockets:
 //     resets, stalls, pools, TLS.
 //
-// All three play a script of [Step]s, and keep a [Hit] for each request.
+// All three play a script, each [Step] of which serves one request, and keep a
+// [Hit] for each request.
 // [Recorder] collects the events of the Transport, [Logs] what it logs.
 // [CheckLeaks] and [CheckPermits] look after what a test leaves behind.
 package transporttest

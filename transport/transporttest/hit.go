@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"cmp"
 	"io"
 	"net/http"
 	"slices"
@@ -46,7 +47,7 @@ func (h *hits) Hits() []Hit {
 }
 
 func (h *hits) add(req *http.Request, path string, conn, onConn int) *Hit {
-	hit := &Hit{Time: time.Now(), Method: req.Method, Host: req.Host, Path: path, Proto: req.Proto,
+	hit := &Hit{Time: time.Now(), Method: cmp.Or(req.Method, http.MethodGet), Host: req.Host, Path: path, Proto: req.Proto,
 		Header: req.Header.Clone(), Conn: conn, OnConn: onConn}
 	if hit.Host == "" {
 		hit.Host = req.URL.Host

@@ -61,10 +61,11 @@ func TestOriginAnswersAndRecords(t *testing.T) {
 		}
 		hits := o.WaitHits(2)
 		h := hits[1]
-		if len(hits) != 2 || h.Number != 2 || h.Method != "POST" || h.Path != "/p?q=1" || string(h.Body) != "request" || h.BodySize != 7 || h.Conn != 1 || h.OnConn != 2 || h.Proto != proto || h.Time.Before(hits[0].Time) {
+		if len(hits) != 2 || h.Number != 2 || h.Method != "POST" || h.Path != "/p?q=1" || string(h.Body) != "request" || h.BodySize != 7 || h.Conn == 0 || h.Conn == 1 && h.OnConn != 2 || h.Proto != proto || h.Time.Before(hits[0].Time) {
 			t.Fatalf("%+v", h)
 		}
-		if opened, open := o.Connections(); opened != 1 || open != 1 {
+		// net/http may dial an HTTP/2 connection too many, and close it unused.
+		if opened, open := o.Connections(); (opened != 1 || open != 1) && proto == "HTTP/1.1" || open == 0 {
 			t.Fatal(opened, open)
 		}
 		c.CloseIdleConnections()
@@ -81,7 +82,7 @@ func TestOriginFaults(t *testing.T) {
 	}
 	each(t, func(t *testing.T, o *Origin, c *http.Client, proto string) {
 		for _, fault := range []Fault{Hang, Cut, Reset} {
-			for _, at := range []int{0, HeadersOnly, 5, 30_000} {
+			for _, at := range []int{0, HeadersOnly, 5} {
 				o.Script(Step{Size: 20_000, Fault: fault, At: at})
 				ctx, cancel := context.WithCancel(t.Context())
 				req, _ := http.NewRequestWithContext(ctx, "GET", o.URL, nil)
@@ -95,7 +96,7 @@ func TestOriginFaults(t *testing.T) {
 				resp, err := c.Do(req)
 				n := 0
 				if err == nil {
-					want := min(max(at, 0), 20_000)
+					want := max(at, 0)
 					n, err = io.ReadFull(resp.Body, make([]byte, want))
 					if n != want {
 						t.Fatal(fault, at, n, err)
@@ -103,17 +104,13 @@ func TestOriginFaults(t *testing.T) {
 					if fault == Hang {
 						cancel()
 					}
-					if at < 20_000 {
-						_, err = resp.Body.Read(make([]byte, 1))
-					}
+					_, err = resp.Body.Read(make([]byte, 1))
 					resp.Body.Close()
 				} else if at != 0 {
 					t.Fatal(fault, at, err)
 				}
 				cancel()
-				c.CloseIdleConnections() // one that was completed goes on to hang
 				switch {
-				case at > 20_000: // the answer is complete
 				case fault == Hang && !errors.Is(err, context.Canceled),
 					fault == Cut && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF),
 					fault == Reset && !resetErr(err, proto):

@@ -91,7 +91,6 @@ func (p *pipe) Close() error {
 		p.in.end(net.ErrClosed, syscall.EPIPE)
 		return nil
 	}
-	p.out.drop()
 	p.out.end(syscall.ECONNRESET, net.ErrClosed)
 	p.in.end(net.ErrClosed, syscall.ECONNRESET)
 	return nil
@@ -132,7 +131,7 @@ type stream struct {
 	mu       sync.Mutex // guards what follows
 	cond     sync.Cond
 	buf      []byte
-	readErr  error // what readers get, EOF after buf is empty; nil: it is open
+	readErr  error // what readers get once buf is empty, but at once for their own close; nil: it is open
 	writeErr error
 	reads    deadline
 	writes   deadline
@@ -151,7 +150,7 @@ func (s *stream) read(b []byte) (int, error) {
 	defer s.mu.Unlock()
 	for {
 		switch {
-		case s.readErr != nil && s.readErr != io.EOF:
+		case s.readErr == net.ErrClosed:
 			return 0, s.readErr
 		case s.reads.passed():
 			return 0, os.ErrDeadlineExceeded
@@ -202,16 +201,6 @@ func (s *stream) end(read, write error) {
 		s.writeErr = write
 	}
 	s.cond.Broadcast()
-}
-
-// drop forgets what was written and not read, as a reset does.
-func (s *stream) drop() {
-	s.mu.Lock()
-	s.buf = nil
-	if s.readErr == io.EOF {
-		s.readErr = nil
-	}
-	s.mu.Unlock()
 }
 
 // deadline is one of net.Conn's, under its stream's mu.

@@ -83,8 +83,8 @@ func (x *exchange) play() {
 		x.fail()
 	}
 	x.header()
-	if s.Pause > 0 || s.Fault != 0 {
-		x.flush()
+	if s.Pause > 0 || s.Fault != 0 || s.framing() != Fixed {
+		x.flush() // net/http would find the length of a short body
 	}
 	x.body(x.w, x.flush)
 	if s.Fault != 0 {
@@ -179,7 +179,9 @@ func (x *exchange) cut(h1 bool) {
 		x.conn.cut()
 		return
 	}
-	x.conn.settle()
+	if !x.step.headless() {
+		x.conn.settle()
+	}
 	_ = x.conn.CloseWrite()
 	<-x.ctx.Done()
 }

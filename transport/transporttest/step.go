@@ -32,7 +32,8 @@ type Step struct {
 	Err error
 
 	// Raw is what an Origin sends on an HTTP/1 connection instead of an answer,
-	// in Chunks; then it closes the connection, unless Fault says otherwise.
+	// in Chunks; then it closes the connection, unless Fault says otherwise. At
+	// counts its bytes.
 	Raw string
 
 	// Handler serves the request of an Origin in place of all the above.
