@@ -1,6 +1,11 @@
 package transport
 
-import "net/http"
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+)
 
 // Install makes rt what http.DefaultTransport, and with it http.Get,
 // http.DefaultClient and most third-party clients, use. It returns a function
@@ -16,20 +21,35 @@ func Install(rt *Transport) (restore func()) {
 	previous := http.DefaultTransport
 	carrier := rt.carrier()
 	carrier.RegisterProtocol("http", rt)
-	carrier.RegisterProtocol("https", rt)
+	carrier.RegisterProtocol("https", registered{rt})
 	http.DefaultTransport = carrier
 	return func() { http.DefaultTransport = previous }
 }
+
+// registered is what the default transport knows of the stack for https. It has
+// the shape by which net/http recognises that HTTP/2 is already seen to (see its
+// issue 22891): it then passes CloseIdleConnections on to the stack, and does not
+// log that it could not register its own.
+type registered struct{ *Transport }
 
 // carrier is an *http.Transport with the limits of the default policy, as far as
 // its fields can hold them.
 func (t *Transport) carrier() *http.Transport {
 	h := &host{t: t, policy: &t.policies.fallback}
 	c := h.newPool(false).transport
+	c.MaxIdleConns = int(t.idle.max)
 	limits := t.policies.fallback.Timeout
+	if limits.Shadow {
+		return c
+	}
 	c.ResponseHeaderTimeout = limits.Read
-	if limits.TLSHandshake > 0 {
-		c.TLSHandshakeTimeout = limits.TLSHandshake
+	c.TLSHandshakeTimeout = cmp.Or(limits.TLSHandshake, c.TLSHandshakeTimeout)
+	if dial := c.DialContext; limits.Connect > 0 {
+		c.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			ctx, cancel := context.WithTimeout(ctx, limits.Connect)
+			defer cancel()
+			return dial(ctx, network, addr)
+		}
 	}
 	return c
 }
