@@ -23,8 +23,8 @@ type upload struct {
 const smallBody = 64 << 10
 
 // watchUpload puts the clock around the request's body; req is our own copy. A
-// small body in memory is left as it is: no time is spent in it, and net/http
-// sends it in one piece with the headers.
+// small body in memory is left as it is: no time is spent in it, it has the size
+// it is said to have, and net/http sends it in one piece with the headers.
 func (a *attempt) watchUpload(req *http.Request) {
 	none := req.Body == nil || req.Body == http.NoBody
 	a.mu.Lock()
@@ -41,7 +41,7 @@ func (a *attempt) watchUpload(req *http.Request) {
 		a.watch(a.clock.start)
 	}
 	a.mu.Unlock()
-	if none || req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) {
+	if none || req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
@@ -70,19 +70,23 @@ var nopCloserTypes = [...]reflect.Type{
 	}{})),
 }
 
-// inMemory reports whether reading a body takes no time, as for those that
-// http.NewRequest makes.
-func inMemory(r io.Reader) bool {
-	switch r.(type) {
-	case *bytes.Reader, *bytes.Buffer, *strings.Reader:
-		return true
+// inMemory is the size of a body that takes no time to read, as do those that
+// http.NewRequest makes; negative for others.
+func inMemory(r io.Reader) int64 {
+	switch r := r.(type) {
+	case *bytes.Reader:
+		return int64(r.Len())
+	case *bytes.Buffer:
+		return int64(r.Len())
+	case *strings.Reader:
+		return int64(r.Len())
 	}
 	if t := reflect.TypeOf(r); t == nopCloserTypes[0] || t == nopCloserTypes[1] {
 		if inner, ok := reflect.ValueOf(r).Field(0).Interface().(io.Reader); ok {
 			return inMemory(inner)
 		}
 	}
-	return false
+	return -1
 }
 
 // Read reads on, on the caller's time.
