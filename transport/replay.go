@@ -59,33 +59,38 @@ func (r *replay) next(req *http.Request) (io.ReadCloser, error) {
 	return req.Body, nil
 }
 
-// ready reports whether the body can be sent again.
+// lost reports whether the body can surely not be sent again.
+func (r *replay) lost() bool {
+	if r == nil {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
+// ready reports whether the body can be sent again; it gives the attempt that has
+// failed some time to let go of it.
 func (r *replay) ready() bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
-	if r.over {
-		r.mu.Unlock()
-		return false
-	}
 	if r.closed && !r.reading {
-		r.mu.Unlock()
-		return true
+		defer r.mu.Unlock()
+		return !r.over
 	}
-	r.letGo = make(chan struct{})
-	letGo := r.letGo
+	letGo := make(chan struct{})
+	r.letGo = letGo
 	r.mu.Unlock()
 	timer := time.NewTimer(letGoTime)
 	defer timer.Stop()
 	select {
 	case <-letGo:
+		return !r.lost()
 	case <-timer.C:
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return !r.over
 }
 
 // seal says that there will be no further attempt.

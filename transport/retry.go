@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"sync"
 	"time"
 
@@ -49,7 +50,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	for n := 0; ; n++ {
 		reason := a.retryReason(resp, err, r.policy)
 		if reason == "" {
-			if err == nil {
+			if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
 				r.budget.deposit(r.h.t.now())
 			}
 			return resp, c.attempted(err)
@@ -62,30 +63,36 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 		body, bodyErr := again.next(c.req)
 		if bodyErr != nil { // of the caller's GetBody
 			r.budget.putBack()
+			r.suppress(a, "body_not_replayable", reason, 0)
 			return resp, c.attempted(err)
 		}
 		last := a.discard(resp, err)
 		c.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
-		if gone := c.wait(delay); gone != nil {
-			r.budget.putBack()
+		next := a.next(timeoutOf(err))
+		if err = c.wait(delay); err != nil {
 			if body != nil {
 				_ = body.Close()
 			}
-			return nil, gone
+		} else {
+			req := next.request(c.req)
+			req.Body = body
+			resp, err = r.next.RoundTrip(req)
 		}
-		a = a.next(timeoutOf(err))
-		next := a.request(c.req)
-		next.Body = body
-		resp, err = r.next.RoundTrip(next)
-		if refused(err) { // not sent: what the host said last is the answer
+		if err != nil && !next.wasSent() {
 			r.budget.putBack()
-			r.suppress(a, "breaker_open", reason, 0)
-			return last.restore(resp, c.attempted(err))
+			if c.gone() != nil {
+				return nil, err
+			}
+			// What the host said last is the answer.
+			r.suppress(a, obstacleOf(err), reason, 0)
+			return last.restore(c, err)
 		}
+		a = next
 	}
 }
 
-// plan is how long to wait before retry n, or what stands against it.
+// plan is how long to wait before retry n, or what stands against it. Where the
+// answer is a delay, a token of the budget is taken.
 func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
 	c := a.call
 	switch {
@@ -93,7 +100,7 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 		return 0, "max_attempts"
 	case !idempotent && !a.unsent(err):
 		return 0, "not_idempotent"
-	case !again.ready():
+	case again.lost():
 		return 0, "body_not_replayable"
 	case r.h.breaker.refuses():
 		return 0, "breaker_open"
@@ -110,11 +117,15 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 		return 0, "deadline"
 	}
 	now := r.h.t.now()
-	if c.leftOfTotal(now) <= delay {
+	if a.leftOfTotal(now) <= delay {
 		return 0, "deadline"
 	}
-	if !r.policy.Shadow && !r.budget.take(now) {
+	if !r.budget.take(now) {
 		return 0, "budget"
+	}
+	if !r.policy.Shadow && !again.ready() { // last, since it may wait
+		r.budget.putBack()
+		return 0, "body_not_replayable"
 	}
 	return delay, ""
 }
@@ -129,14 +140,25 @@ func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duratio
 	a.call.observe(Event{Kind: RetrySuppressed, Layer: LayerRetry, Attempt: a.number, Reason: obstacle, Shadow: r.policy.Shadow})
 }
 
+// obstacleOf names what kept a retry from being sent after its wait.
+func obstacleOf(err error) string {
+	switch {
+	case errors.Is(err, ErrBreakerOpen):
+		return "breaker_open"
+	case errors.Is(err, ErrBulkheadFull):
+		return "bulkhead_full"
+	}
+	return "deadline"
+}
+
 // retryReason says why an attempt would be worth repeating: connection, timeout
 // or status; empty if it is not.
 func (a *attempt) retryReason(resp *http.Response, err error, p policy.Retry) string {
-	if err == nil {
-		if p.Status(resp.StatusCode) && a.call.gone() == nil {
-			return "status"
-		}
+	if err == nil && !p.Status(resp.StatusCode) || a.call.gone() != nil {
 		return ""
+	}
+	if err == nil {
+		return "status"
 	}
 	a.mu.Lock()
 	faulty, sent := a.faulty, a.started
@@ -151,13 +173,29 @@ func (a *attempt) retryReason(resp *http.Response, err error, p policy.Retry) st
 		}
 		return ""
 	}
-	if a.call.gone() != nil {
-		return ""
-	}
 	if timeoutOf(err) {
 		return "timeout"
 	}
 	return "connection"
+}
+
+// wasSent reports whether the layers above the base have let the attempt out.
+func (a *attempt) wasSent() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.started
+}
+
+// leftOfTotal is the call's, while the answer of its last attempt is still open.
+func (a *attempt) leftOfTotal(now time.Duration) time.Duration {
+	left := a.call.leftOfTotal(now)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return left
+	}
+	paused := now - a.clock.start - a.clock.age(now)
+	return left + paused + a.call.timeout.Extension(a.clock.bytes)
 }
 
 // unsent reports whether the request surely never left.
@@ -171,7 +209,7 @@ func (a *attempt) unsent(err error) bool {
 		return !a.conn
 	}
 	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
 // timeoutOf reports whether an error is a timeout.
@@ -180,14 +218,31 @@ func timeoutOf(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// hopeless reports whether an error will be the same next time: certificates, and
-// peers that do not speak TLS.
+// hopeless reports whether an error will be the same next time: it is about
+// certificates, or the peer of an https URL speaks plain HTTP.
 func hopeless(err error) bool {
-	var verification *tls.CertificateVerificationError
-	var alert tls.AlertError
 	var record tls.RecordHeaderError
-	return certificateError(err) || errors.As(err, &verification) || errors.As(err, &alert) ||
-		errors.As(err, &record) || errors.Is(err, http.ErrSchemeMismatch)
+	plain := errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
+	return plain || certificateError(err) || certificateRejected(err)
+}
+
+// certificateRejected reports whether the peer did not accept our certificate, or
+// that there was none. The alert that says so is of a type that crypto/tls does
+// not export.
+func certificateRejected(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	alert := reflect.ValueOf(op.Err)
+	if alert.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch alert.Uint() { // RFC 8446 section 6
+	case 42, 43, 44, 45, 46, 48, 49, 116: // bad_certificate to certificate_unknown, unknown_ca, access_denied, certificate_required
+		return true
+	}
+	return false
 }
 
 // certificateError reports whether a peer could not prove who it is.
@@ -222,19 +277,29 @@ func (c *call) attempted(err error) error {
 	return &Error{Host: c.h.name, Layer: LayerRetry, Attempts: c.sent, Err: err}
 }
 
-// wait waits before a retry; it ends with the caller, whose error it returns.
+// wait waits before a retry. It ends with the caller, whose error it returns, or
+// with Total, which discarding an answer may have brought closer than planned.
 func (c *call) wait(d time.Duration) error {
-	if d <= 0 {
-		return c.gone()
+	left := c.leftOfTotal(c.h.t.now())
+	if d > 0 && left > 0 {
+		timer := time.NewTimer(min(d, left))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+		case <-c.req.Cancel:
+		}
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-c.ctx.Done():
-	case <-c.req.Cancel:
+	if gone := c.gone(); gone != nil {
+		return gone
 	}
-	return c.gone()
+	if left > d {
+		return nil
+	}
+	e := c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: c.timeout.Total, Knob: "Timeout.Total"})
+	c.h.counts.timeout(e)
+	c.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: c.sent, Phase: e.Phase, Limit: e.Limit})
+	return e
 }
 
 // What is read at most of a response that is discarded.
@@ -265,20 +330,21 @@ func (a *attempt) discard(resp *http.Response, err error) outcome {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, discardBytes+1))
 	stop.Stop()
 	_ = resp.Body.Close()
+	a.stop() // an upload that goes on
 	o.body, o.whole = body, err == nil && len(body) <= discardBytes
 	return o
 }
 
-// restore returns the outcome after all; where it cannot, the given one.
-func (o outcome) restore(resp *http.Response, err error) (*http.Response, error) {
+// restore returns the outcome after all; where it cannot, the given error.
+func (o outcome) restore(c *call, err error) (*http.Response, error) {
 	switch {
 	case o.err != nil:
-		return nil, o.err
+		return nil, c.attempted(o.err)
 	case o.whole:
 		o.resp.Body = io.NopCloser(bytes.NewReader(o.body))
 		return o.resp, nil
 	}
-	return resp, err
+	return nil, c.attempted(err)
 }
 
 // budget bounds the retries of a host together.
