@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/watertight-go/watertight/transport"
@@ -37,7 +38,7 @@ type sheet struct {
 }
 
 func (c *sheet) add(row, expected, measured string, ok bool) {
-	c.all = append(c.all, claim{Name: c.run + ": " + row, Expected: expected, Measured: measured, OK: ok, run: c.run, row: row})
+	c.all = append(c.all, claim{Name: c.run + ": " + strings.TrimSpace(row), Expected: expected, Measured: measured, OK: ok, run: c.run, row: row})
 }
 
 // atLeast claims that a share of some arrivals was answered; there must be some.
@@ -161,9 +162,24 @@ func stackClaims(s setting, r record) []claim {
 	return c.all
 }
 
-// settle is how long an arrival is given to be answered before the end of what is
-// counted.
-func (s setting) settle() time.Duration { return s.telemetry.Breaker.SlowCall / 2 }
+// failures names the claims that did not hold.
+func failures(all []claim) (names []string) {
+	for _, c := range all {
+		if !c.OK {
+			names = append(names, c.Name)
+		}
+	}
+	return names
+}
+
+// took is how long a run was.
+func (r *record) took() time.Duration { return r.end.Sub(r.start) }
+
+// lost is the time that the machine did not give to a run.
+func (r *record) lost() time.Duration { return r.stalls.between(r.start, r.end) }
+
+// disturbed reports whether that was too much to hold the run to its arithmetic.
+func (r *record) disturbed() bool { return r.lost() > r.took()/25 }
 
 // tally is some of all.
 type tally struct{ some, all int }

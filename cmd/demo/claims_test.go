@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -52,19 +53,9 @@ func goodStack() record {
 	return r
 }
 
-// failed are the rows whose claims do not hold.
-func failed(all []claim) (rows []string) {
-	for _, c := range all {
-		if !c.OK {
-			rows = append(rows, c.Name)
-		}
-	}
-	return rows
-}
-
 func TestTheArithmeticHoldsItsOwnClaims(t *testing.T) {
-	all := claims(newSetting(1), goodBare(), goodStack())
-	if f := failed(all); f != nil {
+	all := claims(scene(), goodBare(), goodStack())
+	if f := failures(all); f != nil {
 		t.Errorf("%v\n%s", f, table(look{unicode: true}, all))
 	}
 	if len(all) != 21 {
@@ -78,7 +69,7 @@ func TestTheArithmeticHoldsItsOwnClaims(t *testing.T) {
 }
 
 func TestEachClaimCanFail(t *testing.T) {
-	s := newSetting(1)
+	s := scene()
 	bare := map[string]func(*record){
 		rowBefore:  func(r *record) { spoil(r, "/mission", 0, 3, func(a *arrival) { a.ok = false }) },
 		rowHeld:    func(r *record) { r.peak = 199 },
@@ -90,7 +81,7 @@ func TestEachClaimCanFail(t *testing.T) {
 	for row, harm := range bare {
 		r := goodBare()
 		harm(&r)
-		if f := failed(claims(s, r, goodStack())); len(f) != 1 || f[0] != "A: "+row {
+		if f := failures(claims(s, r, goodStack())); len(f) != 1 || f[0] != "A: "+strings.TrimSpace(row) {
 			t.Errorf("%s: failed %v", row, f)
 		}
 	}
@@ -120,7 +111,7 @@ func TestEachClaimCanFail(t *testing.T) {
 	for row, harm := range stack {
 		r := goodStack()
 		harm(&r)
-		if f := failed(claims(s, goodBare(), r)); len(f) != 1 || f[0] != "B: "+row {
+		if f := failures(claims(s, goodBare(), r)); len(f) != 1 || f[0] != "B: "+strings.TrimSpace(row) {
 			t.Errorf("%s: failed %v", row, f)
 		}
 	}
@@ -141,7 +132,7 @@ func spoil(r *record, path string, from, to float64, f func(*arrival)) {
 
 func TestARunThatSawNothingProvesNothing(t *testing.T) {
 	nothing := record{start: at(0), injected: at(3), end: at(12), stalls: &stalls{}}
-	for _, c := range claims(newSetting(1), nothing, nothing) {
+	for _, c := range claims(scene(), nothing, nothing) {
 		harmless := c.Name == "B: "+rowHeld || c.Name == "B: "+rowEmpty || c.Name == "B: "+rowPermits
 		if c.OK != harmless && c.Name != "B: "+rowSlowest {
 			t.Errorf("%s: %v", c.Name, c.OK)
@@ -150,7 +141,7 @@ func TestARunThatSawNothingProvesNothing(t *testing.T) {
 }
 
 func TestALimitOnTimeIsWidenedByWhatWasLostUnderIt(t *testing.T) {
-	s := newSetting(1)
+	s := scene()
 	a := goodBare()
 	a.empty = at(7.9) // after 4.9 s
 	for _, tt := range []struct {
@@ -172,7 +163,7 @@ func TestALimitOnTimeIsWidenedByWhatWasLostUnderIt(t *testing.T) {
 	}
 	a.empty = at(12) // after 9 s: more than twice the limit
 	a.stalls = &stalls{all: []stall{{at(12), 9 * time.Second}}}
-	if f := failed(bareClaims(s, a)); len(f) == 0 {
+	if f := failures(bareClaims(s, a)); len(f) == 0 {
 		t.Error("a limit was widened without a limit")
 	}
 }
@@ -195,7 +186,7 @@ func TestStallsCountOnlyWithinTheSpan(t *testing.T) {
 }
 
 func TestAScaleKeepsEveryRatio(t *testing.T) {
-	one, ten := newSetting(1), newSetting(10)
+	one, ten := scene(), scene().faster(10)
 	if err := ten.telemetry.Validate(); err != nil {
 		t.Error(err)
 	}

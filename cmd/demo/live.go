@@ -11,8 +11,7 @@ import (
 
 // tell renews the live line once a second of the scene.
 func (r *rig) tell(ctx context.Context) {
-	second := time.Duration(float64(time.Second) / r.setting.scale)
-	tick := time.NewTicker(second)
+	tick := time.NewTicker(r.setting.second)
 	defer tick.Stop()
 	subject := slowOne
 	if r.endless {

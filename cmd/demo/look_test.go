@@ -57,7 +57,7 @@ func TestThePictureShowsWorkersOverTime(t *testing.T) {
 }
 
 func TestTheTableIsSideBySideAndNarrow(t *testing.T) {
-	s := newSetting(1)
+	s := scene()
 	bad := goodBare()
 	bad.peak = 12
 	for _, l := range []look{{unicode: true}, {}} {

@@ -105,7 +105,7 @@ func TestAPortInUseIsAnErrorOfTheRunNotOfTheFlags(t *testing.T) {
 // small is the scene at ten times its speed with a fifth of its load, so that it
 // can be played beside other tests: every ratio of the argument is the same.
 func small() setting {
-	s := newSetting(10)
+	s := scene().faster(10)
 	s.workers /= 5
 	s.missions /= 5
 	s.pings /= 2
@@ -154,7 +154,7 @@ func TestAnInterruptedRunEndsAtOnceAndFails(t *testing.T) {
 
 func TestJSONIsClaimsAndNothingElse(t *testing.T) {
 	var out bytes.Buffer
-	all := claims(newSetting(1), goodBare(), goodStack())
+	all := claims(scene(), goodBare(), goodStack())
 	if err := writeJSON(&out, all); err != nil {
 		t.Fatal(err)
 	}

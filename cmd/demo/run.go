@@ -104,7 +104,7 @@ func (r *rig) begin(ctx context.Context) {
 	s := r.setting
 	r.mu.Lock()
 	r.record.start = time.Now()
-	r.record.step = time.Duration(float64(250*time.Millisecond) / s.scale)
+	r.record.step = s.step
 	r.mu.Unlock()
 	r.running.Go(func() { r.load.arrive(ctx, "/mission", s.missions, 0) })
 	r.running.Go(func() { r.load.arrive(ctx, "/ping", s.pings, s.patience) })

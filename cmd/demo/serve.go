@@ -99,7 +99,7 @@ func (s setting) faultOf(req *http.Request) (fault, error) {
 	case delay:
 		f.delay, takes = s.delay, []string{"d", "share"}
 	case drip:
-		f.delay, takes = time.Duration(float64(500*time.Millisecond)/s.scale), []string{"every", "share"}
+		f.delay, takes = s.second/2, []string{"every", "share"}
 	case failing:
 		f.status, takes = http.StatusServiceUnavailable, []string{"status", "share"}
 	case hang, resets:
