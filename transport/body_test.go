@@ -149,7 +149,7 @@ func TestBodyForgottenIsFoundByGarbageCollection(t *testing.T) {
 			}
 		},
 		"by a client with a timeout": func(t *testing.T, tr *transport.Transport, url string) {
-			if _, err := (&http.Client{Transport: tr, Timeout: time.Second}).Get(url); err != nil {
+			if _, err := (&http.Client{Transport: tr, Timeout: 300 * time.Millisecond}).Get(url); err != nil {
 				t.Error(err)
 			}
 		},
