@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -211,7 +212,7 @@ func (a *attempt) end(how ending, err error) {
 	duration := now - a.clock.start
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
-	if how == endBroken && a.resp == nil && a.pool != nil && !a.asked { // net/http refused it
+	if how == endBroken && a.resp == nil && a.pool != nil && (!a.asked || unwritable(a.call.req)) { // net/http refused it
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty
@@ -242,6 +243,14 @@ func (a *attempt) end(how ending, err error) {
 			handed.end(statusOf(resp), err)
 		}
 	}
+}
+
+// unwritable reports whether a request cannot be written, which net/http finds out
+// only when it has a connection.
+func unwritable(req *http.Request) bool {
+	return req.Body == nil && req.ContentLength != 0 || strings.ContainsFunc(req.URL.RequestURI(), func(r rune) bool {
+		return r < ' ' || r == 0x7f
+	})
 }
 
 // judge settles the verdict of an attempt that ends.
