@@ -257,12 +257,10 @@ func unwritable(req *http.Request) bool {
 func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdict, bool) {
 	b := a.call.h.breaker
 	a.mu.Lock()
-	late := a.late(now)
-	newlySlow := late && !a.slow
-	a.slow = a.slow || late
+	a.slow = a.slow || a.late(now)
 	resp, faulty, slow, ours, discarded := a.resp, a.faulty, a.slow, a.expired != nil, a.discarded
 	a.mu.Unlock()
-	if newlySlow {
+	if slow { // before its verdict; the timer may be about to
 		b.slow(a, now)
 	}
 	if v := a.counted(); v != policy.Unclassified { // at the headers, or by a lease

@@ -63,9 +63,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		a.end(endBroken, err)
 		return nil, err
 	}
-	late := a.late(now)
-	newlySlow := late && !a.slow
-	a.slow = a.slow || late
+	a.slow = a.slow || a.late(now)
 	a.resp, a.status = resp, resp.StatusCode
 	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
 	exempted := a.stream
@@ -85,7 +83,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	slow, stream := a.slow, a.stream
 	a.mu.Unlock()
 
-	h.breaker.headers(a, resp, slow, newlySlow, stream, now)
+	h.breaker.headers(a, resp, slow, stream, now)
 	switch {
 	case upgrade:
 		a.end(endHeaders, nil)

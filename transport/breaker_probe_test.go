@@ -478,3 +478,22 @@ func TestProbeThatFailsIsNotRetried(t *testing.T) {
 		d.wantIdle()
 	})
 }
+
+// When the caller's deadline is SlowCall to the nanosecond, whichever is noticed
+// first, the probe was slow.
+func TestProbeThatItsCallerLeavesAtSlowCallWasSlow(t *testing.T) {
+	for range 50 {
+		synctest.Test(t, func(t *testing.T) {
+			d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1, SlowCall: time.Second, SlowRate: 1}))
+			d.halfOpen()
+			d.does(breakerHang)
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, _ = d.do(breakerRequest(ctx))
+			if s := d.snap(); s.State != transport.Open || s.Trip.Trigger != "probe_slow" {
+				t.Errorf("%v, %v", s.State, s.Trip)
+			}
+			d.wantIdle()
+		})
+	}
+}

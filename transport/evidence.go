@@ -28,11 +28,11 @@ func (b *breaker) verdict(resp *http.Response, err error) (v policy.Verdict) {
 
 // headers counts an attempt that got its headers, and settles at once what they
 // already decide: a failing status, and the verdict of a stream.
-func (b *breaker) headers(a *attempt, resp *http.Response, slow, newlySlow, stream bool, now time.Duration) {
+func (b *breaker) headers(a *attempt, resp *http.Response, slow, stream bool, now time.Duration) {
 	if !a.ticket.governed {
 		return
 	}
-	b.record(a, newlySlow, now)
+	b.record(a, slow, now)
 	verdict := b.verdict(resp, nil)
 	if verdict == policy.Failure || stream {
 		b.settle(a, verdict, resp, nil, now)
