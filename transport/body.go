@@ -254,10 +254,18 @@ func (b *body) drain() bool {
 // interrupt makes a read of the base's body return.
 func (a *attempt) interrupt() {
 	a.stop()
-	if a.pool == nil { // a base that may not heed the context
+	a.mu.Lock()
+	deaf := a.deaf()
+	a.mu.Unlock()
+	if deaf {
 		a.closeBase()
 	}
 }
+
+// deaf reports whether a read of the base's body may not heed the context: that of
+// a foreign base, and over HTTP/2 that of a call whose request body waits for its
+// caller. mu must be held.
+func (a *attempt) deaf() bool { return a.pool == nil || a.sending }
 
 // closeBase closes the base's body.
 func (a *attempt) closeBase() {

@@ -258,7 +258,7 @@ func (a *attempt) tick() {
 	}
 	a.shadowed = a.shadowed || due.expired != nil && !kill
 	a.arm(next)
-	foreign := a.clock.phase == phaseBody && a.pool == nil // a base that may not heed the context
+	deaf := a.clock.phase == phaseBody && a.deaf()
 	a.mu.Unlock()
 
 	if due.slow {
@@ -269,7 +269,7 @@ func (a *attempt) tick() {
 	}
 	if kill {
 		a.stop()
-		if foreign {
+		if deaf {
 			a.closeBase()
 		}
 	}
