@@ -25,7 +25,7 @@ type replay struct {
 	closed  bool          // it has closed the body
 	letGo   chan struct{} // closed when it has let go; made by ready
 	sealed  bool          // there will be no further attempt
-	done    bool          // src is closed
+	done    bool          // src is closed, or about to be
 }
 
 // errReplayGone is what an attempt reads that has been given up.
@@ -100,23 +100,26 @@ func (r *replay) seal() {
 	}
 	r.mu.Lock()
 	r.sealed = true
-	r.settle()
+	last := r.settle()
 	r.mu.Unlock()
+	if last {
+		_ = r.src.Close()
+	}
 }
 
-// settle tells that the body was let go, or closes it for good. mu is held.
-func (r *replay) settle() {
+// settle tells that the body was let go, and reports whether it is to be closed
+// for good, once. mu is held.
+func (r *replay) settle() (last bool) {
 	if !r.closed {
-		return
+		return false
 	}
 	if r.letGo != nil && !r.reading {
 		close(r.letGo)
 		r.letGo = nil
 	}
-	if r.sealed && !r.done {
-		r.done = true
-		_ = r.src.Close()
-	}
+	last = r.sealed && !r.done
+	r.done = r.done || last
+	return last
 }
 
 // replayReader is the body of one attempt.
@@ -160,7 +163,7 @@ func (b *replayReader) Read(p []byte) (int, error) {
 	if err != nil {
 		r.end = err
 	}
-	r.settle()
+	_ = r.settle() // what closed the body has closed it for good
 	return n, err
 }
 
@@ -168,10 +171,14 @@ func (b *replayReader) Read(p []byte) (int, error) {
 func (b *replayReader) Close() error {
 	r := b.r
 	r.mu.Lock()
-	defer r.mu.Unlock()
+	last := false
 	if b.turn == r.turn && !r.closed {
 		r.closed = true
-		r.settle()
+		last = r.settle()
+	}
+	r.mu.Unlock()
+	if last {
+		return r.src.Close()
 	}
 	return nil
 }

@@ -715,3 +715,68 @@ func TestReplayReturnsTheLastAnswerWhenGetBodyFails(t *testing.T) {
 		}
 	})
 }
+
+// Wherever attempts fail, each has the body from its start.
+func FuzzReplay(f *testing.F) {
+	f.Add(100, 100, 10, 20, 7)
+	f.Add(100, 50, 50, 51, 1)
+	f.Add(100, 50, 51, 0, 100)
+	f.Add(0, 0, 0, 0, 1)
+	f.Add(1000, 1000, 1000, 0, 3)
+	f.Fuzz(func(t *testing.T, size, limit, first, second, chunk int) {
+		size, limit, chunk = size&0xfff, limit&0xfff, max(chunk&0xff, 1)
+		cuts := []int{min(first&0xfff, size), min(second&0xfff, size)}
+		whole := make([]byte, size)
+		for i := range whole {
+			whole[i] = byte(i * 7)
+		}
+		hits := 0
+		base := replayBase(func(r *http.Request) (*http.Response, error) {
+			defer r.Body.Close()
+			hits++
+			n := size
+			if hits <= len(cuts) {
+				n = cuts[hits-1]
+			}
+			got := make([]byte, 0, n)
+			for len(got) < n {
+				k, err := r.Body.Read(got[len(got):min(len(got)+chunk, n)])
+				got = got[:len(got)+k]
+				if err != nil {
+					break
+				}
+			}
+			if string(got) != string(whole[:n]) {
+				t.Errorf("attempt %d had something else", hits)
+			}
+			if hits <= len(cuts) {
+				return nil, io.ErrUnexpectedEOF
+			}
+			if k, err := r.Body.Read(make([]byte, 1)); k != 0 || err != io.EOF {
+				t.Errorf("%d bytes, %v after the end", k, err)
+			}
+			return replayOK(r, 200, ""), nil
+		})
+		p := retryPolicy()
+		p.Retry.Base, p.Retry.ReplayBody = 0, int64(limit)
+		tr := retryTransport(t, base, p, nil)
+		body := newReplayBody(string(whole))
+		resp, err := tr.RoundTrip(retryRequest(t, http.MethodPut, "http://x.test/", body))
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+		want := 1
+		for i, most := 0, 0; i < len(cuts); i++ {
+			if most = max(most, cuts[i]); most > limit {
+				break
+			}
+			want++
+		}
+		if hits != want || (err == nil) != (want == 3) {
+			t.Errorf("%d hits, want %d (%v)", hits, want, err)
+		}
+		if body.closes.Load() != 1 {
+			t.Errorf("closed %d times", body.closes.Load())
+		}
+	})
+}

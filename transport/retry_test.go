@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"net/url"
 	"reflect"
 	"runtime"
 	"slices"
@@ -184,7 +186,11 @@ func TestRetryRepeatsWhatIsIdempotent(t *testing.T) {
 		{http.MethodPost, header(http.Header{"idempotency-key": {"k"}}), false}, // as net/http has it
 		{http.MethodPatch, call, true},
 	}
-	for _, fault := range []transporttest.Step{{Status: 503}, {Fault: transporttest.Reset}, {Fault: transporttest.Hang}} {
+	for _, fault := range []transporttest.Step{
+		{Status: 503}, {Fault: transporttest.Reset}, {Fault: transporttest.Hang}, {Err: io.EOF},
+		{Err: &url.Error{Op: "Get", Err: &net.OpError{Op: "read", Err: syscall.ECONNRESET}}},
+		{Err: context.DeadlineExceeded}, // of the base's own, such as an http.Client's
+	} {
 		for _, test := range tests {
 			synctest.Test(t, func(t *testing.T) {
 				base := transporttest.NewBase(fault, fault, transporttest.Step{})
@@ -412,6 +418,27 @@ func TestRetryNeverRepeatsWhatIsHopeless(t *testing.T) {
 	}
 }
 
+// What an error is about does not depend on what it is wrapped in.
+func TestRetryLooksAtTheCauseOfAnError(t *testing.T) {
+	for _, cause := range []error{
+		x509.UnknownAuthorityError{},
+		x509.HostnameError{},
+		x509.CertificateInvalidError{Reason: x509.Expired},
+		&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}},
+	} {
+		for _, err := range []error{cause, &url.Error{Op: "Get", Err: cause}, fmt.Errorf("outer: %w", &url.Error{Op: "Get", Err: cause})} {
+			synctest.Test(t, func(t *testing.T) {
+				base := transporttest.NewBase(transporttest.Step{Err: err})
+				tr := retryTransport(t, base, retryPolicy(), nil)
+				_, got := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/", nil))
+				if reflect.TypeOf(got) == reflect.TypeFor[*transport.Error]() || len(base.Hits()) != 1 {
+					t.Errorf("%v: %v after %d hits, want no word of attempts after 1", err, got, len(base.Hits()))
+				}
+			})
+		}
+	}
+}
+
 // A peer that does not accept the client's certificate will not do so next time.
 func TestRetryNeverRepeatsARejectedClientCertificate(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
@@ -537,6 +564,51 @@ func TestRetryNeverRepeatsACallItsCallerEnded(t *testing.T) {
 		_, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/", nil).WithContext(ctx))
 		if err != context.DeadlineExceeded || len(base.Hits()) != 1 {
 			t.Errorf("%v, %d hits, want the deadline and 1", err, len(base.Hits()))
+		}
+	})
+}
+
+func TestRetryNeverOutlivesTheTotalTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang})
+		p := retryPolicy()
+		p.Timeout.Attempt, p.Timeout.Total = time.Second, 1500*time.Millisecond
+		tr := retryTransport(t, base, p, nil)
+		start := time.Now()
+		_, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/", nil))
+		var e *transport.Error
+		if !errors.Is(err, transport.ErrTotalTimeout) || !errors.As(err, &e) || e.Attempts != 2 || len(base.Hits()) != 2 {
+			t.Errorf("%v after %d hits, want the total timeout after 2", err, len(base.Hits()))
+		}
+		if d := time.Since(start); d != 1500*time.Millisecond {
+			t.Errorf("after %v, want 1.5s", d)
+		}
+	})
+}
+
+// The breaker sees every attempt; when one of them trips it, the sequence ends with
+// what the host said.
+func TestRetryEndsWhenItsOwnAttemptTripsTheBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base, rec := transporttest.NewBase(transporttest.Step{Status: 503, Body: "sorry"}), &transporttest.Recorder{}
+		p := retryPolicy()
+		p.Breaker.ConsecutiveFailures = 2
+		p.Breaker.OpenFor = time.Minute
+		tr := retryTransport(t, base, p, rec)
+		start := time.Now()
+		status, body := retryDo(t, tr, retryRequest(t, http.MethodGet, "http://x.test/", nil))
+		if d := time.Since(start); status != 503 || body != "sorry" || len(base.Hits()) != 2 || d > 200*time.Millisecond {
+			t.Errorf("%d %q, %d hits after %v; want the second 503 without a further wait", status, body, len(base.Hits()), d)
+		}
+		if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != "breaker_open" {
+			t.Errorf("%+v, want one suppressed by the breaker", e)
+		}
+		base.Script(transporttest.Step{Fault: transporttest.Reset})
+		tr.Host("x.test").Reset()
+		_, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/", nil))
+		var e *transport.Error
+		if !errors.Is(err, syscall.ECONNRESET) || !errors.As(err, &e) || e.Attempts != 2 {
+			t.Errorf("%v, want the second reset", err)
 		}
 	})
 }
