@@ -3,6 +3,7 @@ package transport_test
 import (
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -1131,5 +1133,106 @@ func TestFallbackKeepsPartsAndHeadsOutOfTheStore(t *testing.T) {
 	}
 	if resp, _, err := r.get("/", "Range", "bytes=0-3"); err == nil {
 		t.Error("a part from the whole:", resp)
+	}
+}
+
+// fallbackHeap is how much more memory is in use at the most while f runs than
+// before; it asks often.
+func fallbackHeap(f func(sample func())) uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	before, most := m.HeapAlloc, uint64(0)
+	f(func() {
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		if m.HeapAlloc > before {
+			most = max(most, m.HeapAlloc-before)
+		}
+	})
+	return most
+}
+
+func TestFallbackHoldsNoMoreOfAGzipBombThanAnEntryMayHave(t *testing.T) {
+	transporttest.CheckLeaks(t)
+	const size = 32 << 20
+	var bomb bytes.Buffer
+	z, _ := gzip.NewWriterLevel(&bomb, gzip.BestSpeed)
+	for range size >> 20 {
+		_, _ = z.Write(make([]byte, 1<<20))
+	}
+	_ = z.Close()
+	o := transporttest.NewOrigin(t)
+	o.Script(transporttest.Step{Body: bomb.String(), Header: http.Header{"Content-Encoding": {"gzip"}, "Cache-Control": {"max-age=600"}}})
+	store, _ := cache.NewMemory(cache.Config{})
+	tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Store: store, Default: tenMinutes(), Logger: quiet()}))
+	defer tr.Close()
+	grown := fallbackHeap(func(sample func()) {
+		resp, err := tr.RoundTrip(fallbackRequest("GET", "http://a.test/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := int64(0)
+		for total < size {
+			n, err := io.CopyN(io.Discard, resp.Body, 8<<20)
+			total += n
+			sample()
+			if err != nil {
+				break
+			}
+		}
+		if n, err := io.Copy(io.Discard, resp.Body); total != size || n != 0 || err != nil || !resp.Uncompressed {
+			t.Errorf("%d bytes, then %d, %v", total, n, err)
+		}
+		_ = resp.Body.Close()
+	})
+	if grown > 4<<20 || store.Len() != 0 {
+		t.Errorf("%d bytes of heap, %d entries", grown, store.Len())
+	}
+	transporttest.CheckPermits(t, tr)
+}
+
+func TestFallbackReturnsAnEndlessStreamAtItsHeadersAndForgetsIt(t *testing.T) {
+	transporttest.CheckLeaks(t)
+	o := transporttest.NewOrigin(t)
+	o.Script(transporttest.Step{Size: 1 << 50, Framing: transporttest.Chunked, Header: http.Header{"Cache-Control": {"max-age=600"}}})
+	store, _ := cache.NewMemory(cache.Config{})
+	tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Store: store, Default: tenMinutes(), Logger: quiet()}))
+	defer tr.Close()
+	grown := fallbackHeap(func(sample func()) {
+		resp, err := tr.RoundTrip(fallbackRequest("GET", "http://a.test/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 8 {
+			if _, err := io.CopyN(io.Discard, resp.Body, 4<<20); err != nil {
+				t.Fatal(err)
+			}
+			sample()
+		}
+		_ = resp.Body.Close()
+	})
+	if grown > 4<<20 || store.Len() != 0 {
+		t.Errorf("%d bytes of heap, %d entries", grown, store.Len())
+	}
+	transporttest.CheckPermits(t, tr)
+}
+
+func TestFallbackKeepsItsStoreWithinItsBound(t *testing.T) {
+	store, _ := cache.NewMemory(cache.Config{MaxBytes: 1 << 20})
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(4 << 10), Store: store, Default: tenMinutes(), Logger: quiet()}))
+	for i := range 2000 {
+		resp, err := tr.RoundTrip(fallbackRequest("GET", fmt.Sprintf("http://a.test/%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		if store.Bytes() > 1<<20 {
+			t.Fatalf("%d bytes after %d answers", store.Bytes(), i)
+		}
+	}
+	if store.Len() < 100 {
+		t.Errorf("%d entries", store.Len())
 	}
 }

@@ -38,7 +38,7 @@ type host struct {
 
 	active  atomic.Int64 // calls and attempts in flight; negative once dropped
 	used    atomic.Int64 // the clock when last looked up
-	visited atomic.Bool  // since the last search for a host to drop
+	visited atomic.Bool  // looked up again since a search for a host to drop last passed
 }
 
 // dropped is what active is set to when a host is dropped.
@@ -222,12 +222,13 @@ func (t *Transport) hostAt(key hostKey, own bool) *host {
 	}
 	for {
 		h := t.hosts.find(key)
-		if h == nil {
+		known := h != nil
+		if !known {
 			h = t.addHost(key, now, own)
 		}
 		if h.acquire() {
 			h.used.Store(int64(now))
-			if !h.visited.Load() {
+			if known && !h.visited.Load() {
 				h.visited.Store(true)
 			}
 			return h
@@ -294,7 +295,8 @@ func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
 }
 
 // makeRoom drops one idle host, and returns it: the first, going round, that was
-// not used since the hand last passed. A vain search is not repeated within a
+// not used again since the hand last passed, so that many hosts used once do not
+// push out those in use. A vain search is not repeated within a
 // second. m.mu is held.
 func (m *hostMap) makeRoom(now time.Duration) *host {
 	if now < m.retry {
@@ -315,6 +317,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 		m.ring[m.hand] = m.ring[last]
 		m.ring[last] = nil
 		m.ring = m.ring[:last]
+		m.hand++
 		return h
 	}
 	m.retry = now + time.Second
