@@ -74,6 +74,7 @@ func TestProbesDecideTogether(t *testing.T) {
 				d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, SlowCall: slow, SlowRate: 0.5, HalfOpenProbes: 3}))
 				d.halfOpen()
 				d.gets(test.probes, slow)
+				synctest.Wait() // a timer may be about to tell
 				if got := d.moves(); got != test.moves {
 					t.Errorf("told %s, want %s", got, test.moves)
 				}

@@ -131,6 +131,22 @@ func TestBreakerRefusalSaysWhy(t *testing.T) {
 	})
 }
 
+// What could never be proved, or held, is refused before it can matter.
+func TestBreakerThatCouldNeverOpenIsRefused(t *testing.T) {
+	for path, change := range map[string]func(*policy.Policy){
+		"Default.Breaker.SlowCall":         func(p *policy.Policy) { p.Breaker.SlowCall = p.Timeout.Attempt },
+		"Default.Breaker.MinCalls":         func(p *policy.Policy) { p.Breaker.WindowCalls = p.Breaker.MinCalls - 1 },
+		"Default.Breaker.FailuresInWindow": func(p *policy.Policy) { p.Breaker.WindowCalls, p.Breaker.FailuresInWindow = 50, 51 },
+	} {
+		p := policy.Service()
+		change(&p)
+		_, err := transport.New(transport.Config{Default: p})
+		if err == nil || !strings.Contains(err.Error(), path+": ") {
+			t.Errorf("%v, want a problem with %s", err, path)
+		}
+	}
+}
+
 func TestBreakerRefusalClosesTheRequestBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1}))

@@ -16,6 +16,7 @@ import (
 
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
 )
 
 func TestBreakerJudgesEachOutcome(t *testing.T) {
@@ -270,6 +271,7 @@ func TestBreakerTellsTheVerdictThatItCounted(t *testing.T) {
 
 // On real sockets: a host whose bodies always break looks healthy at its headers.
 func TestBreakerOpensOnBodiesThatAreCutByTheirHost(t *testing.T) {
+	transporttest.CheckLeaks(t)
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = w.Write(make([]byte, 500))

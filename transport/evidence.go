@@ -116,6 +116,11 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		return
 	}
 	b.h.counts.verdict(v)
+	var last string // what asks the error or the caller's context is not done under mu
+	if v == policy.Failure {
+		last = failureName(resp, err)
+	}
+	proof := a.ticket.done != nil && a.proves(v, resp, err)
 	b.mu.Lock()
 	state, generation := b.load()
 	if generation != a.ticket.generation {
@@ -123,11 +128,11 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		return
 	}
 	if v == policy.Failure {
-		b.last = failureName(resp, err)
+		b.last = last
 	}
 	switch {
 	case a.ticket.done != nil:
-		b.settleProbe(a, v, resp, err, now)
+		b.settleProbe(a, v, proof, resp, now)
 	case state == Closed || state == ForcedClosed:
 		b.settleCall(a, v, resp, now, state)
 	}
@@ -155,16 +160,23 @@ func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, 
 	}
 }
 
-// settleProbe gives a probe's verdict to the machine. A prompt and whole answer
-// that is neutral, such as a 404, proves that the host answers.
-func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
+// proves reports whether a probe's verdict is proof that the host answers: a
+// success, or a prompt and whole answer that is neutral, such as a 404.
+func (a *attempt) proves(v policy.Verdict, resp *http.Response, err error) bool {
+	return v == policy.Success ||
+		v == policy.Neutral && resp != nil && resp.StatusCode < 500 && err == nil && a.call.gone() == nil
+}
+
+// settleProbe gives a probe's verdict to the machine. One that proves nothing
+// gives its slot back.
+func (b *breaker) settleProbe(a *attempt, v policy.Verdict, proof bool, resp *http.Response, now time.Duration) {
 	evidence := Evidence{Trigger: "probes_succeeded"}
 	var outcome error
 	switch {
 	case v == policy.Failure:
 		outcome = errProbeFailed
 		evidence = Evidence{Trigger: "probe_failed", Last: b.last}
-	case v == policy.Neutral && !(resp != nil && resp.StatusCode < 500 && err == nil && a.call.gone() == nil):
+	case !proof:
 		outcome = errNoVerdict
 	}
 	a.ticket.done(outcome)
@@ -182,6 +194,9 @@ func retryAfterOf(resp *http.Response, v policy.Verdict) time.Duration {
 
 // evaluate trips a closed breaker whose evidence meets a trigger. b.mu is held.
 func (b *breaker) evaluate(now time.Duration, retryAfter time.Duration) {
+	if b.consecutive == 0 && b.window.clean() {
+		return
+	}
 	e, met := b.met(now)
 	if !met {
 		return

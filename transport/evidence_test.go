@@ -385,34 +385,38 @@ func TestBreakerCountsALateSlowCallInItsDenominatorToo(t *testing.T) {
 }
 
 func TestBreakerSaysOnceThatItIsBlind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newBreakerDep(t, breakerPolicy(policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 0.5, FailureRate: 0.5, MinCalls: 10}))
-		leave := func(n int) {
-			d.does(breakerHang)
-			for range n {
-				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
-				_, _ = d.do(breakerRequest(ctx))
-				cancel()
-			}
+	for _, windowCalls := range []int{0, 50} {
+		synctest.Test(t, func(t *testing.T) { breakerGoesBlind(t, windowCalls) })
+	}
+}
+
+func breakerGoesBlind(t *testing.T, windowCalls int) {
+	d := newBreakerDep(t, breakerPolicy(policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 0.5, FailureRate: 0.5, MinCalls: 10, WindowCalls: windowCalls}))
+	leave := func(n int) {
+		d.does(breakerHang)
+		for range n {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			_, _ = d.do(breakerRequest(ctx))
+			cancel()
 		}
-		d.gets(strings.Repeat(".", 20), 0)
-		leave(20)
-		if got := d.told(transport.Blind); len(got) != 0 {
-			t.Fatalf("told %+v when half of the calls were judged", got)
-		}
-		leave(20)
-		if got := d.told(transport.Blind); len(got) != 1 || got[0].Host != "dep.test:80" || got[0].Layer != transport.LayerBreaker || got[0].Reason == "" {
-			t.Fatalf("told %+v, want it once", got)
-		}
-		d.gets(strings.Repeat(".", 1000), 0)
-		leave(1) // it sees again
-		time.Sleep(2 * time.Minute)
-		leave(10)
-		if got := d.told(transport.Blind); len(got) != 2 {
-			t.Errorf("told %d times, want once more", len(got))
-		}
-		d.wantState(transport.Closed)
-	})
+	}
+	d.gets(strings.Repeat(".", 20), 0)
+	leave(20)
+	if got := d.told(transport.Blind); len(got) != 0 {
+		t.Fatalf("told %+v when half of the calls were judged", got)
+	}
+	leave(20)
+	if got := d.told(transport.Blind); len(got) != 1 || got[0].Host != "dep.test:80" || got[0].Layer != transport.LayerBreaker || got[0].Reason == "" {
+		t.Fatalf("told %+v, want it once", got)
+	}
+	d.gets(strings.Repeat(".", 1000), 0)
+	leave(1) // it sees again
+	time.Sleep(2 * time.Minute)
+	leave(10)
+	if got := d.told(transport.Blind); len(got) != 2 {
+		t.Errorf("told %d times, want once more", len(got))
+	}
+	d.wantState(transport.Closed)
 }
 
 func TestBreakerIsNotBlindToCallersWhoCancelOrWaitLongEnough(t *testing.T) {

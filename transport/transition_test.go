@@ -77,6 +77,39 @@ func TestBreakerListenersMayCallAnyMethod(t *testing.T) {
 	})
 }
 
+// breakerNosy is an error, and a context, whose methods look at the breaker.
+type breakerNosy struct {
+	context.Context
+	look func()
+}
+
+func (n breakerNosy) Error() string { return "nosy" }
+func (n breakerNosy) Is(error) bool { n.look(); return false }
+func (n breakerNosy) Err() error    { n.look(); return n.Context.Err() }
+
+// A lock that is held while others' code runs is a deadlock that waits for it.
+func TestBreakerAsksErrorsAndContextsOutsideItsLock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))
+		nosy := breakerNosy{context.Background(), func() { _ = d.tr.Snapshot() }}
+		d.does(func(*http.Request) (*http.Response, error) { return nil, nosy })
+		_, _ = d.get()
+		d.wantState(transport.Open)
+		for _, result := range []string{"e", "f", "n"} {
+			time.Sleep(d.snap().RetryIn)
+			switch result {
+			case "f":
+				d.does(breakerStatus(503))
+			case "n":
+				d.does(breakerStatus(404))
+			}
+			_, _ = d.do(breakerRequest(nosy))
+		}
+		d.wantState(transport.Closed)
+		d.wantIdle()
+	})
+}
+
 func TestBreakerSurvivesListenersThatPanicOrEndTheirGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))

@@ -138,6 +138,13 @@ type look struct {
 	span time.Duration // zero for the last so many calls
 }
 
+// clean reports whether the window holds neither a failure nor a slow call, so
+// that no rate and no count of them can be met.
+func (w *window) clean() bool {
+	return w.sum.failure == 0 && w.sum.slow == 0 &&
+		(w.outcomes == nil || w.outcomes.count == 0 && w.timings.count == 0)
+}
+
 // whole looks at all that the window holds.
 func (w *window) whole(now time.Duration) look {
 	if w.outcomes != nil {

@@ -215,6 +215,31 @@ func TestWindowOfCallsForgetsByNumberNotByTime(t *testing.T) {
 	}
 }
 
+func TestWindowForgetsEverythingWhenItIsReset(t *testing.T) {
+	for _, calls := range []int{0, 3} {
+		w := newWindow(time.Minute, 60, calls, 2*time.Second)
+		var e entry
+		w.answered(0, &e)
+		w.answered(0, &e) // counts once
+		if got := w.whole(0); got.timed != 1 || !w.clean() {
+			t.Errorf("%+v, want a window with 1 call that is clean", got)
+		}
+		w.slowed(0, &e)
+		w.slowed(0, &e)
+		w.ended(0, &e, true)
+		w.left(0)
+		if got := w.whole(0); got.timed != 1 || got.slow != 1 || got.failure != 1 || w.clean() {
+			t.Errorf("%+v, want 1 call, slow and failed", got)
+		}
+		w.reset()
+		for _, l := range w.looks(0) {
+			if l.bucket != (bucket{}) || !w.clean() {
+				t.Errorf("%+v after a reset", l)
+			}
+		}
+	}
+}
+
 // A download that turns slow long after its headers must not be taken for one of
 // the calls that came since.
 func TestWindowOfCallsMarksTheCallThatIsSlow(t *testing.T) {
