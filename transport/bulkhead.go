@@ -128,8 +128,13 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	return e
 }
 
-// giveBack returns what the attempt holds.
+// giveBack returns what the attempt holds; the gauge is first, so that it never
+// shows more than there is.
 func (b *bulkhead) giveBack(a *attempt) {
+	if a.held {
+		a.held = false
+		b.held.Add(-1)
+	}
 	if a.permit {
 		a.permit = false
 		b.permits.Release(1)
@@ -137,9 +142,5 @@ func (b *bulkhead) giveBack(a *attempt) {
 	if a.shared {
 		a.shared = false
 		b.h.t.permits.Release(1)
-	}
-	if a.held {
-		a.held = false
-		b.held.Add(-1)
 	}
 }

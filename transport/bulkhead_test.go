@@ -602,28 +602,25 @@ func TestBulkheadOfTheProcessWorksWithoutOneOfTheHost(t *testing.T) {
 
 func TestBulkheadMaxWaitBoundsBothWaitsTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 10*time.Second), MaxConcurrent: 2, Base: bulkheadBase(bulkheadHello)})
+		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 10*time.Second), MaxConcurrent: 2, Base: bulkheadBase(bulkheadHello),
+			Hosts: map[string]policy.Policy{"c.test": bulkheadOnly(1, time.Hour)}})
 		a, b := bulkheadGet(t, tr, "http://a.test/"), bulkheadGet(t, tr, "http://b.test/")
+		admitted := make(chan *http.Response)
+		go func() { admitted <- bulkheadGet(t, tr, "http://c.test/") }() // first in line for the process
+		synctest.Wait()
+		time.AfterFunc(7*time.Second, func() { _ = a.Body.Close() }) // a.test is free then, the process is not
 		start := time.Now()
-		var c *http.Response
-		swapped := make(chan struct{})
-		time.AfterFunc(7*time.Second, func() { // a.test is free then, the process is not
-			defer close(swapped)
-			_ = a.Body.Close()
-			c = bulkheadGet(t, tr, "http://c.test/")
-		})
 		err := bulkheadTry(t.Context(), tr, "http://a.test/")
 		if took := time.Since(start); took != 10*time.Second {
 			t.Errorf("took %v", took)
 		}
 		var e *transport.Error
-		if !errors.As(err, &e) || e.Kind != transport.ErrBulkheadFull || e.Limit != 10*time.Second {
+		if !errors.As(err, &e) || e.Kind != transport.ErrBulkheadFull || e.Limit != 10*time.Second || e.Knob != "Config.MaxConcurrent" {
 			t.Errorf("%#v", err)
 		}
-		<-swapped
-		_ = c.Body.Close()
+		_ = (<-admitted).Body.Close()
 		_ = b.Body.Close()
-		bulkheadInFlight(t, tr, 0)
+		bulkheadWhole(t, tr, "http://a.test/", 1)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"net/http"
+	"time"
 )
 
 // Install makes rt what http.DefaultTransport, and with it http.Get,
@@ -44,12 +45,20 @@ func (t *Transport) carrier() *http.Transport {
 	}
 	c.ResponseHeaderTimeout = limits.Read
 	c.TLSHandshakeTimeout = cmp.Or(limits.TLSHandshake, c.TLSHandshakeTimeout)
-	if dial := c.DialContext; limits.Connect > 0 {
-		c.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			ctx, cancel := context.WithTimeout(ctx, limits.Connect)
-			defer cancel()
-			return dial(ctx, network, addr)
+	if limits.Connect > 0 {
+		c.DialContext = within(limits.Connect, c.DialContext)
+		if c.DialTLSContext != nil {
+			c.DialTLSContext = within(limits.Connect+c.TLSHandshakeTimeout, c.DialTLSContext)
 		}
 	}
 	return c
+}
+
+// within bounds a dial.
+func within(limit time.Duration, dial dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return dial(ctx, network, addr)
+	}
 }
