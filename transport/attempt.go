@@ -52,6 +52,7 @@ type attempt struct {
 	faulty    bool           // the request itself is at fault
 	stream    bool           // exempt from all limits but those on connecting and StreamIdle
 	shadowed  bool           // a limit in shadow mode was reported
+	idled     bool           // it was found to be forgotten
 	closed    bool           // the body was closed, by the caller or for being forgotten
 	readErr   error          // what reads of the body give from now on
 	resp      *http.Response // the base's

@@ -315,11 +315,18 @@ func (a *attempt) leak(why string) {
 	h := a.call.h
 	a.mu.Lock()
 	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
-	if a.ended || a.closed || readOn {
+	shadow := why == leakIdle && h.policy.Bulkhead.Shadow // told once, and let be
+	if a.ended || a.closed || readOn || shadow && a.idled {
 		a.mu.Unlock()
 		return
 	}
-	a.closed = true
+	a.closed, a.idled = !shadow, true
+	if shadow {
+		a.mu.Unlock()
+		h.counts.leaked.Add(1)
+		a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
+		return
+	}
 	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
 		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
 	a.mu.Unlock()

@@ -431,6 +431,28 @@ func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
 	}
 }
 
+func TestShadowOfABulkheadLeavesForgottenBodiesOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute, Shadow: true}, Timeout: policy.Timeout{Read: time.Second}}
+		r := newFallbackRig(t, p, transporttest.Step{Body: "slowly read"})
+		resp, err := r.RoundTrip(fallbackRequest("GET", "http://a.test/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			time.Sleep(10 * time.Minute)
+			if n, err := resp.Body.Read(make([]byte, 2)); n != 2 || err != nil {
+				t.Errorf("%d bytes, %v", n, err)
+			}
+		}
+		if e := r.seen.Events(transport.Leak); len(e) != 1 || !e[0].Shadow || r.Snapshot()[0].Counts.Leaked != 1 {
+			t.Errorf("told of as %+v", e)
+		}
+		_ = resp.Body.Close()
+		transporttest.CheckPermits(t, r.Transport)
+	})
+}
+
 func TestShadowOfAllLayersChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
