@@ -315,7 +315,7 @@ func (a *attempt) leak(why string) {
 	h := a.call.h
 	a.mu.Lock()
 	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
-	shadow := why == leakIdle && h.policy.Bulkhead.Shadow // told once, and let be
+	shadow := why == leakIdle && h.policy.Bulkhead.Shadow   // told once, and let be
 	if a.ended || a.closed || readOn || shadow && a.idled {
 		a.mu.Unlock()
 		return
