@@ -39,6 +39,14 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}
+	if err != nil && a.Err() != nil { // not that its dial was ended with it
+		a.mu.Lock()
+		dialling := !a.conn
+		a.mu.Unlock()
+		if dialling {
+			err = context.Cause(a)
+		}
+	}
 	return resp, err
 }
 
@@ -71,7 +79,9 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 			if err == nil && a.direct {
 				a.dials++
 			}
+			p := a.pool
 			a.mu.Unlock()
+			p.shut()
 		},
 		GotConn: func(info httptrace.GotConnInfo) {
 			a.mu.Lock()
@@ -165,33 +175,48 @@ func (h *host) closeIdle() {
 	}
 }
 
+// close closes the connections that are idle. An HTTP/2 connection counts its last
+// stream as open for a moment after its body has ended, and a new one is in the
+// pool a moment after its handshake.
 func (p *pool) close() {
 	p.transport.CloseIdleConnections()
 	p.idle.sub(p.parked.Swap(0))
+	if p.multiplexed.Load() || p.retired.Load() {
+		time.AfterFunc(moment, p.transport.CloseIdleConnections)
+	}
 }
+
+const moment = 50 * time.Millisecond
 
 // release is called once for each acquire.
 func (p *pool) release() {
 	if p.active.Add(-1) > 0 {
 		return
 	}
-	if !p.retired.Load() && !p.h.t.closed.Load() {
-		if p.multiplexed.Load() {
-			p.put()
-		}
-		return
+	if !p.over() && p.multiplexed.Load() {
+		p.put()
 	}
-	p.close()
-	// An HTTP/2 connection counts its last stream as open for a moment after
-	// its body has ended.
-	time.AfterFunc(100*time.Millisecond, p.transport.CloseIdleConnections)
+	p.shut()
+}
+
+// over reports whether the pool is neither in use nor will be again.
+func (p *pool) over() bool {
+	return p.active.Load() == 0 && (p.retired.Load() || p.h.t.closed.Load())
+}
+
+// shut closes the connections of a pool that is over; it is called again when a
+// dial has ended that outlived it.
+func (p *pool) shut() {
+	if p.over() {
+		p.close()
+	}
 }
 
 // hear notes that the peer is alive.
 func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
 
 // heardSince reports whether the peer has said anything since.
-func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() >= int64(at) }
+func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
 
 func (p *pool) put() {
 	p.parked.Add(1)
@@ -237,6 +262,9 @@ func (h *host) newPool(single bool) *pool {
 		tr.TLSHandshakeTimeout = max(t.TLSHandshake+time.Second, orphan)
 	}
 	tr.MaxIdleConns = 0
+	if tr.IdleConnTimeout == 0 {
+		tr.IdleConnTimeout = sweepIdle // where no call sweeps
+	}
 	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
 		tr.MaxIdleConnsPerHost = n
 	}
@@ -297,12 +325,12 @@ func (h *host) dialers(from *http.Transport) (plain, encrypted dialFunc) {
 func (h *host) bound(dial dialFunc) dialFunc {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		a, _ := ctx.Value(attemptKey{}).(*attempt)
-		if a == nil {
+		if a == nil || a.call.h != h { // a Clone that Install made is used
 			return dial(ctx, network, addr)
 		}
 		direct := strings.EqualFold(addr, h.name)
 		a.mu.Lock()
-		turn := a.dials
+		turn, p := a.dials, a.pool
 		a.direct = direct
 		a.mu.Unlock()
 		abandoned := func() bool {
@@ -323,13 +351,17 @@ func (h *host) bound(dial dialFunc) dialFunc {
 		})
 		conn, err := dial(ctx, network, addr)
 		stop()
-		if conn != nil && err == nil && !(direct && h.key.scheme == "http") {
+		if conn == nil || err != nil {
+			return conn, err
+		}
+		p.shut()
+		if !direct || h.key.scheme != "http" {
 			context.AfterFunc(a, func() {
 				if abandoned() {
 					_ = conn.Close()
 				}
 			})
 		}
-		return conn, err
+		return conn, nil
 	}
 }
