@@ -1,0 +1,274 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// The quick start: every host gets policy.Default().
+func Example() {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "hello")
+	}))
+	defer origin.Close()
+
+	rt := transport.Must(transport.New(transport.Config{}))
+	defer rt.Close()
+	client := rt.Client()
+
+	resp, err := client.Get(origin.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	fmt.Println(resp.Status, string(text), err)
+	// Output: 200 OK hello <nil>
+}
+
+// Each dependency has a policy of its own: an impatient one for payments, which
+// gives up after 3 failures in 10 s, and a lenient one for telemetry, whose last
+// answer is good for 10 minutes.
+func Example_perHost() {
+	payments := policy.Service()
+	payments.Timeout.Attempt = 800 * time.Millisecond
+	payments.Breaker.SlowCall = 500 * time.Millisecond
+	payments.Breaker.FailuresInWindow, payments.Breaker.Window = 3, 10*time.Second
+
+	telemetry := policy.Service()
+	telemetry.Breaker.FailuresInWindow, telemetry.Breaker.Window = 20, 60*time.Second
+	telemetry.Fallback.MaxStale = 10 * time.Minute
+
+	rt, err := transport.New(transport.Config{
+		Hosts: map[string]policy.Policy{
+			"payments.internal":       payments,
+			"telemetry.internal:8443": telemetry,
+			"*.assets.example":        {Timeout: policy.Timeout{Connect: time.Second, Read: 10 * time.Second}},
+		},
+		Base:   transporttest.NewBase(transporttest.Step{Status: http.StatusServiceUnavailable}), // an outage
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer rt.Close()
+	client := rt.Client()
+	for range 5 {
+		for _, url := range []string{"https://payments.internal/charge", "https://telemetry.internal:8443/report"} {
+			if resp, err := client.Post(url, "text/plain", strings.NewReader("x")); err == nil {
+				_ = resp.Body.Close()
+			}
+		}
+	}
+	for _, h := range rt.Snapshot() {
+		fmt.Println(h.Host, h.State, h.Counts.Attempts, "sent", h.Counts.RefusedOpen, "refused")
+	}
+	// Output:
+	// payments.internal:443 open 3 sent 2 refused
+	// telemetry.internal:8443 closed 5 sent 0 refused
+}
+
+// What to branch on: a refusal means that nothing was sent.
+func Example_errors() {
+	p := policy.Service()
+	p.Breaker.ConsecutiveFailures = 1
+	rt := transport.Must(transport.New(transport.Config{
+		Default: p,
+		Base:    transporttest.NewBase(transporttest.Step{Status: http.StatusBadGateway}), // an outage
+		Logger:  slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+	client := rt.Client()
+
+	charge := func() string {
+		resp, err := client.Post("https://payments.internal/charge", "text/plain", strings.NewReader("42 EUR"))
+		switch {
+		case errors.Is(err, transport.ErrBreakerOpen), errors.Is(err, transport.ErrBulkheadFull):
+			return "not sent: put it into the queue"
+		case errors.Is(err, context.DeadlineExceeded):
+			return "sent, and no answer: ask later what became of it"
+		case err != nil:
+			return "failed: " + err.Error()
+		}
+		defer resp.Body.Close()
+		return resp.Status
+	}
+	fmt.Println(charge())
+	fmt.Println(charge())
+
+	_, err := client.Get("https://payments.internal/")
+	var why *transport.Error
+	if errors.As(err, &why) {
+		fmt.Printf("%s is %s: %s\n", why.Host, why.State, why.Evidence)
+	}
+	// Output:
+	// 502 Bad Gateway
+	// not sent: put it into the queue
+	// payments.internal:443 is open: 1 failures in a row, last: status 502
+}
+
+// A stored answer says that it is one, as of when, and why it was served.
+func Example_asOf() {
+	telemetry := policy.Service()
+	telemetry.Fallback.MaxStale = 10 * time.Minute
+	origin := transporttest.NewBase(transporttest.Step{Body: "21 °C"})
+	rt := transport.Must(transport.New(transport.Config{
+		Hosts:  map[string]policy.Policy{"telemetry.internal": telemetry},
+		Base:   origin,
+		Logger: slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+	client := rt.Client()
+
+	show := func() {
+		resp, err := client.Get("https://telemetry.internal/latest")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		defer resp.Body.Close()
+		text, _ := io.ReadAll(resp.Body)
+		if info, ok := cache.FromResponse(resp); ok && info.Stale {
+			fmt.Printf("%s, %v old, breaker open: %v\n", text, // or "as of " + info.AsOf.Format("15:04")
+				info.Age.Round(time.Minute), errors.Is(info.Cause, transport.ErrBreakerOpen))
+			return
+		}
+		fmt.Printf("%s\n", text)
+	}
+	show()
+	rt.Host("telemetry.internal").ForceOpen() // as an outage would
+	show()
+	// Output:
+	// 21 °C
+	// 21 °C, 0s old, breaker open: true
+}
+
+// A degraded answer is built in memory when nothing is stored.
+func Example_degraded() {
+	p := policy.Service()
+	p.Fallback.Degraded = func(req *http.Request, _ error) *http.Response {
+		if req.Method != http.MethodGet {
+			return nil // the error, then
+		}
+		return &http.Response{
+			Header: http.Header{"Content-Type": {"application/json"}},
+			Body:   io.NopCloser(strings.NewReader(`{"recommendations":[]}`)),
+		}
+	}
+	rt := transport.Must(transport.New(transport.Config{
+		Hosts:  map[string]policy.Policy{"recommendations.internal": p},
+		Logger: slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+	rt.Host("recommendations.internal").ForceOpen() // as an outage would
+
+	resp, err := rt.Client().Get("https://recommendations.internal/for/42")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	fmt.Println(resp.Status, string(text))
+	// Output: 200 OK {"recommendations":[]}
+}
+
+// One call may differ from its host: /models answers at once, /chat takes its time.
+func Example_withCall() {
+	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		time.Sleep(50 * time.Millisecond) // a model thinks
+		fmt.Fprint(w, "well ...")
+	}))
+	defer origin.Close()
+	p := policy.Policy{Timeout: policy.Timeout{Read: 10 * time.Millisecond}}
+	rt := transport.Must(transport.New(transport.Config{Default: p}))
+	defer rt.Close()
+	client := rt.Client()
+
+	_, err := client.Get(origin.URL + "/chat")
+	fmt.Println(errors.Is(err, transport.ErrReadTimeout))
+
+	ctx := transport.WithCall(context.Background(), transport.Call{
+		Timeout:  policy.Timeout{Read: time.Minute, Attempt: 2 * time.Minute, Total: 2 * time.Minute},
+		SlowCall: 90 * time.Second,
+	})
+	req, _ := http.NewRequestWithContext(ctx, http.MethodGet, origin.URL+"/chat", nil)
+	resp, err := client.Do(req)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	fmt.Println(string(text))
+	// Output:
+	// true
+	// well ...
+}
+
+// Install puts the stack under http.Get and under libraries that use
+// http.DefaultTransport.
+func Example_install() {
+	origin := httptest.NewServer(http.NotFoundHandler())
+	defer origin.Close()
+
+	rt := transport.Must(transport.New(transport.Config{}))
+	defer rt.Close()
+	restore := transport.Install(rt) // first thing in main
+	defer restore()
+
+	resp, err := http.Get(origin.URL)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = resp.Body.Close()
+	fmt.Println(resp.Status)
+	_, still := http.DefaultTransport.(*http.Transport) // as libraries assert
+	fmt.Println(still, rt.Snapshot()[0].Counts.Calls)
+	// Output:
+	// 404 Not Found
+	// true 1
+}
+
+// In shadow mode a layer decides, counts and reports, and lets the call through.
+func Example_shadow() {
+	p := policy.Service()
+	p.Breaker.ConsecutiveFailures = 3
+	p.Breaker.Shadow = true
+	rt := transport.Must(transport.New(transport.Config{
+		Default: p,
+		Base:    transporttest.NewBase(transporttest.Step{Status: http.StatusBadGateway}), // an outage
+		Logger:  slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+	client := rt.Client()
+	for range 10 {
+		resp, err := client.Post("https://orders.internal/", "text/plain", strings.NewReader("x"))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = resp.Body.Close()
+	}
+	h := rt.Snapshot()[0]
+	fmt.Println(h.State, "after", h.Trip)
+	fmt.Println(h.Counts.Attempts, "sent;", h.Counts.RefusedOpen, "would have been refused")
+	// Output:
+	// open after 3 failures in a row, last: status 502
+	// 10 sent; 7 would have been refused
+}
