@@ -530,3 +530,40 @@ func TestHostOfACallIsThatOfItsURLWhateverItsHostField(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+func TestHostsGetNoCredentialsThatWereMeantForAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := transporttest.NewBase()
+		failed := map[string]bool{}
+		base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
+			if !failed[h.Host+h.Path] { // each hop is retried
+				failed[h.Host+h.Path] = true
+				return transporttest.Step{Status: 503}
+			}
+			to := map[string]string{"a.test/": "http://b.test/1", "b.test/1": "http://b.test/2", "b.test/2": "http://a.test/3"}[h.Host+h.Path]
+			if to == "" {
+				return transporttest.Step{Body: "end"}
+			}
+			return transporttest.Step{Status: 302, Header: http.Header{"Location": {to}, "Cache-Control": {"max-age=60"}}}
+		})
+		p := policy.Service()
+		p.Fallback.MaxStale = time.Hour
+		tr := transport.Must(transport.New(transport.Config{Base: base, Default: p, Logger: quiet()}))
+		req := fallbackRequest("GET", "http://a.test/", "Authorization", "Bearer 1", "Cookie", "session=1")
+		for range 2 {
+			resp, err := tr.Client().Do(req)
+			if err != nil || resp.Request.URL.Path != "/3" {
+				t.Fatal(resp, err)
+			}
+			_ = resp.Body.Close()
+		}
+		for _, h := range base.Hits() {
+			if h.Host == "b.test" && (h.Header["Authorization"] != nil || h.Header["Cookie"] != nil) {
+				t.Errorf("%s%s got %v", h.Host, h.Path, h.Header)
+			}
+		}
+		if n := len(base.Hits()); n != 2*4+4 {
+			t.Errorf("%d requests", n)
+		}
+	})
+}

@@ -14,8 +14,10 @@ import (
 // Transport; a panic in one is swallowed. It grows by kinds and fields, not by
 // methods.
 type Observer interface {
-	// Start is told that a call, or one of its attempts, begins. What follows
-	// runs with the context it returns.
+	// Start is told that a call, or one of its attempts, begins; an attempt does
+	// once nothing stands in its way, so that one that is refused never does. What
+	// follows runs with the context it returns. Each Start has its end: CallEnd or
+	// AttemptEnd.
 	Start(ctx context.Context, s Start) context.Context
 	// Observe is told of an event.
 	Observe(ctx context.Context, e Event)

@@ -86,7 +86,7 @@ type HostSnapshot struct {
 	Trip        *Evidence     // of the last trip; nil if there was none
 	Transitions []Transition  // the last ones, the oldest first
 
-	InFlight      int     // calls that hold a permit, or would
+	InFlight      int     // calls that hold a permit, or would in shadow mode; 0 where nothing bounds them
 	MaxConcurrent int     // 0: no bound
 	Waiting       int     // calls that wait for a permit
 	RetryBudget   float64 // tokens left; meaningless without a budget

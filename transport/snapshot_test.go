@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -224,4 +225,28 @@ func TestSnapshotRacesWithNothing(t *testing.T) {
 	stop()
 	reads.Wait()
 	transporttest.CheckPermits(t, tr)
+}
+
+func TestSnapshotCountsTheRefusalsThatCallersSaw(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		base := transporttest.NewBase(transporttest.Step{Body: "x", Delay: time.Second})
+		seen := &transporttest.Recorder{}
+		tr := transport.Must(transport.New(transport.Config{Base: base, Observer: seen, Logger: quiet(), Default: policy.Policy{
+			Bulkhead: policy.Bulkhead{MaxConcurrent: 2}}}))
+		var all sync.WaitGroup
+		var refused atomic.Int64
+		for range 10 {
+			all.Go(func() {
+				if err := hostCall(tr, "http://a.test"); errors.Is(err, transport.ErrBulkheadFull) {
+					refused.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		_, most := base.InFlight()
+		if n := tr.Snapshot()[0].Counts.Rejected; n != 8 || refused.Load() != 8 || seen.Count(transport.Refusal) != 8 || most != 2 {
+			t.Errorf("%d counted, %d told, %d seen by callers, %d in flight at most", n, seen.Count(transport.Refusal), refused.Load(), most)
+		}
+		observerBalance(t, seen)
+	})
 }
