@@ -418,6 +418,27 @@ func TestPoolSurvivesTheCancellationOfAFinishedRequest(t *testing.T) {
 	})
 }
 
+// TestPoolSurvivesItsIdleTimeout: calls come when the connection is about to be
+// closed for being idle.
+func TestPoolSurvivesItsIdleTimeout(t *testing.T) {
+	for name, opts := range kinds {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				origin := transporttest.NewNet(t, nil, opts...)
+				base := origin.Base()
+				base.IdleConnTimeout = 50 * time.Millisecond
+				tr := under(t, transport.Config{Base: base, Default: pooling()})
+				for i := range 200 {
+					start := time.Now()
+					ask(t, origin, tr)
+					mustTake(t, start, 0)
+					time.Sleep(time.Duration(45+i%11) * time.Millisecond)
+				}
+			})
+		})
+	}
+}
+
 // TestPoolIsNotStuckByCancelledCalls: one permit, calls cancelled in any phase, and
 // then a plain one.
 func TestPoolIsNotStuckByCancelledCalls(t *testing.T) {

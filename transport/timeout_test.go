@@ -280,6 +280,72 @@ func (d *deaf) Close() error {
 	return nil
 }
 
+func TestTimeoutOfABaseOfAnyKindTellsWritingFromWaiting(t *testing.T) {
+	unread := transporttest.Step{Unread: true, Fault: transporttest.Hang}
+	for name, c := range map[string]struct {
+		body  io.Reader
+		step  transporttest.Step
+		phase string
+	}{
+		"no body":               {nil, unread, "response_header"},
+		"http.NoBody":           {http.NoBody, unread, "response_header"},
+		"a small one":           {strings.NewReader("small"), unread, "response_header"},
+		"a stream":              {struct{ io.Reader }{strings.NewReader("small")}, unread, "write"},
+		"a stream that is read": {struct{ io.Reader }{strings.NewReader("small")}, transporttest.Step{Fault: transporttest.Hang}, "response_header"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				tr := bounded(t, transporttest.NewBase(c.step), policy.Timeout{Read: time.Second})
+				req, err := http.NewRequest(http.MethodPost, "http://a.test", c.body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = fetch(tr.Client(), req)
+				mustTimeOut(t, err, transport.ErrReadTimeout, c.phase, "Timeout.Read", time.Second)
+			})
+		})
+	}
+}
+
+// TestTimeoutOfAnAttemptLeavesTimeForARetry: the limit on an attempt and the limit
+// on the call are not the same clock.
+func TestTimeoutOfAnAttemptLeavesTimeForARetry(t *testing.T) {
+	hang := transporttest.Step{Fault: transporttest.Hang}
+	for name, c := range map[string]struct {
+		steps []transporttest.Step
+		ok    bool
+	}{
+		"one hang":   {[]transporttest.Step{hang, {Body: "x"}}, true},
+		"only hangs": {[]transporttest.Step{hang}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				origin := transporttest.NewNet(t, nil)
+				origin.Script(c.steps...)
+				p := policy.Policy{Timeout: policy.Timeout{Read: 300 * time.Millisecond}}
+				p.Retry = policy.Retry{MaxAttempts: 4, Base: 100 * time.Millisecond, Max: 100 * time.Millisecond}
+				client := under(t, transport.Config{Base: origin.Base(), Default: p}).Client()
+				client.Timeout = time.Second
+				start := time.Now()
+				_, err := fetch(client, get(t, origin.URL))
+				if d := time.Since(start); c.ok && (err != nil || d < 350*time.Millisecond || d > 400*time.Millisecond) || d > time.Second {
+					t.Errorf("%v after %v", err, d)
+				}
+				var n net.Error
+				if !c.ok && (!errors.As(err, &n) || !n.Timeout()) {
+					t.Errorf("%v: is no timeout to net.Error", err)
+				}
+				time.Sleep(time.Minute)
+				for _, h := range origin.Hits() {
+					if at := h.Time.Sub(start); at > time.Second {
+						t.Errorf("an attempt at %v", at)
+					}
+				}
+			})
+		})
+	}
+}
+
 func TestTimeoutEndsABodyThatDoesNotHeedItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := rt(func(r *http.Request) (*http.Response, error) {

@@ -26,12 +26,13 @@ const smallBody = 64 << 10
 // small body in memory is left as it is: no time is spent in it, it has the size
 // it is said to have, and net/http sends it in one piece with the headers.
 func (a *attempt) watchUpload(req *http.Request) {
-	none := req.Body == nil || req.Body == http.NoBody
+	small := req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength
+	watched := req.Body != nil && req.Body != http.NoBody && !small
 	a.mu.Lock()
-	a.stream = exempt(req)
+	a.stream, a.sending = exempt(req), watched
 	if a.call.h.t.pooled == nil { // phases of a foreign base are not seen
 		p := phaseHeader
-		if !none {
+		if watched {
 			p = phaseWrite
 		}
 		a.clock.shift(a.clock.start, p, false)
@@ -41,15 +42,12 @@ func (a *attempt) watchUpload(req *http.Request) {
 		a.watch(a.clock.start)
 	}
 	a.mu.Unlock()
-	if none || req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength {
+	if !watched {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
 		return &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
 	}
-	a.mu.Lock()
-	a.sending = true
-	a.mu.Unlock()
 	req.Body = wrap(req.Body)
 	if getBody := req.GetBody; getBody != nil {
 		req.GetBody = func() (io.ReadCloser, error) {
