@@ -37,8 +37,11 @@ func newAssembler(workers int, client *http.Client, deps []*dependency) (*assemb
 	mux.Handle("GET /mission", a.work(a.mission))
 	mux.Handle("GET /ping", a.work(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "pong") }))
 	s, err := listen(mux)
+	if err != nil {
+		return nil, err
+	}
 	a.server = s
-	return a, err
+	return a, nil
 }
 
 // work runs h on a worker.

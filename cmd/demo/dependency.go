@@ -78,8 +78,11 @@ func newDependency(name string, latency time.Duration) (*dependency, error) {
 	d := &dependency{name: name, latency: latency, stop: make(chan struct{})}
 	d.fault.Store(&fault{})
 	s, err := listen(d)
+	if err != nil {
+		return nil, err
+	}
 	d.server = s
-	return d, err
+	return d, nil
 }
 
 // close lets go of every request that is held, and stops the server.
