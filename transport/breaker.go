@@ -175,34 +175,44 @@ func (b *breaker) admit(a *attempt) *Error {
 	case Closed, ForcedClosed:
 		a.ticket.generation, a.ticket.governed = generation, b.on
 		return nil
-	case ForcedOpen:
-		return b.refuse(a, state, 0)
-	case Open:
-		if wait := time.Duration(b.until.Load()) - b.h.t.now(); wait > 0 {
-			return b.refuse(a, state, wait)
-		}
+	}
+	if refusal := b.refusal(a.call.sent); refusal != nil {
+		return refusal
 	}
 	return b.probe(a)
 }
 
 // refuses reports whether an attempt would be refused now.
 func (b *breaker) refuses() bool {
-	if b.policy.Shadow {
-		return false
-	}
 	s, _ := b.load()
-	return s == ForcedOpen || s == Open && int64(b.h.t.now()) < b.until.Load()
+	return !b.policy.Shadow && (s == ForcedOpen || s == Open && b.wait() > 0)
 }
 
-// refuse makes the error of a refusal.
-func (b *breaker) refuse(a *attempt, s State, wait time.Duration) *Error {
-	e := &Error{Kind: ErrBreakerOpen, Layer: LayerBreaker, State: s, RetryIn: wait}
+// wait is how long an open breaker stays so.
+func (b *breaker) wait() time.Duration {
+	return max(time.Duration(b.until.Load())-b.h.t.now(), 0)
+}
+
+// refusal is the error of an attempt that an open breaker refuses, or nil.
+func (b *breaker) refusal(sent int) *Error {
+	switch s, _ := b.load(); s {
+	case ForcedOpen:
+		return b.refuse(s, 0, sent)
+	case Open:
+		if wait := b.wait(); wait > 0 {
+			return b.refuse(s, wait, sent)
+		}
+	}
+	return nil
+}
+
+// refuse makes the error of a refusal, after so many attempts that were sent.
+func (b *breaker) refuse(s State, wait time.Duration, sent int) *Error {
 	b.mu.Lock()
-	e.Evidence = b.evidence
-	e.Opened = b.h.t.wall(b.opened)
+	evidence, opened := b.evidence, b.opened
 	b.mu.Unlock()
-	e.Host, e.Attempts = b.h.name, a.call.sent
-	return e
+	return &Error{Kind: ErrBreakerOpen, Host: b.h.name, Layer: LayerBreaker, Attempts: sent, State: s,
+		Opened: b.h.t.wall(opened), RetryIn: wait, Evidence: evidence}
 }
 
 // probe asks the machine of a breaker that is half-open, or whose wait is over.
@@ -214,12 +224,8 @@ func (b *breaker) probe(a *attempt) *Error {
 		b.mu.Unlock()
 		return nil
 	} else if s == ForcedOpen || s == Open && int64(now) < b.until.Load() {
-		wait := max(time.Duration(b.until.Load())-now, 0)
 		b.mu.Unlock()
-		if s == ForcedOpen {
-			wait = 0
-		}
-		return b.refuse(a, s, wait)
+		return b.admit(a)
 	}
 	done, err := b.machine.Allow()
 	b.changed(now, Evidence{Trigger: "wait_over"}, 0)
@@ -230,7 +236,7 @@ func (b *breaker) probe(a *attempt) *Error {
 	b.mu.Unlock()
 	b.deliver(a.call.ctx)
 	if err != nil {
-		return b.refuse(a, HalfOpen, 0)
+		return b.refuse(HalfOpen, 0, a.call.sent)
 	}
 	return nil
 }

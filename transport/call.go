@@ -51,12 +51,26 @@ type call struct {
 	first    attempt // saves an allocation
 }
 
-// do starts a call and runs it through the layers.
+// callOf is the Call of a context.
+func callOf(ctx context.Context) *Call {
+	if c, ok := ctx.Value(callKey{}).(*Call); ok {
+		return c
+	}
+	return &noCall
+}
+
+// do starts a call and runs it through the layers. One that an open breaker is
+// sure to refuse needs none of them but the fallback, and gets there at once; an
+// observer and a redirect chain want the whole way.
 func (h *host) do(req *http.Request) (*http.Response, error) {
+	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow {
+		if refusal := h.breaker.refusal(0); refusal != nil {
+			return h.refused(req, refusal)
+		}
+	}
 	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now()}
-	c.opts, c.timeout, c.slowCall = &noCall, h.policy.Timeout, h.policy.Breaker.SlowCall
-	if opts, ok := c.ctx.Value(callKey{}).(*Call); ok {
-		c.opts = opts
+	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
+	if c.opts != &noCall {
 		c.timeout = c.opts.Timeout.Or(c.timeout)
 		if c.opts.SlowCall > 0 {
 			c.slowCall = c.opts.SlowCall
@@ -73,6 +87,17 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	c.returned = true
 	c.answered(resp, err)
 	return resp, err
+}
+
+// refused is a call that never sets out.
+func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error) {
+	h.counts.calls.Add(1)
+	h.counts.refused(refusal.State)
+	closeBody(req)
+	if h.fallback == nil {
+		return nil, refusal
+	}
+	return h.fallback.refused(req, refusal)
 }
 
 // abandoned reports a call whose base panicked or called runtime.Goexit.

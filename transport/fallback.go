@@ -30,21 +30,19 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	if !p.Enabled() {
 		return next
 	}
-	return &fallback{
+	h.fallback = &fallback{
 		next: next, h: h, policy: p,
 		stores: p.Stores() && !h.policy.Cache.Off,
 		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
 	}
+	return h.fallback
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
-	if f.stores {
-		c.exchange = f.h.t.cache.Begin(c.req)
-		if stored, ok := f.h.t.cache.OnlyIfCached(&c.exchange, c.req); ok && !f.policy.Shadow {
-			closeBody(req)
-			return stored, nil
-		}
+	if stored := f.begin(&c.exchange, c.req); stored != nil {
+		closeBody(req)
+		return stored, nil
 	}
 	resp, err := f.next.RoundTrip(req)
 	if err == nil && !f.policy.Status(resp.StatusCode) {
@@ -56,7 +54,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.gone() != nil || c.faulty || certificateError(err) {
 		return resp, err
 	}
-	instead, kind, staleness := f.instead(c, resp, err)
+	instead, kind, staleness := f.instead(c.req, &c.exchange, c.opts.NoStale, c.sent, resp, err)
 	if instead == nil {
 		return resp, err
 	}
@@ -74,24 +72,56 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	return instead, nil
 }
 
+// begin tells the cache of a call; it returns the answer to one that must not be
+// forwarded.
+func (f *fallback) begin(x *cache.Exchange, req *http.Request) *http.Response {
+	if !f.stores {
+		return nil
+	}
+	*x = f.h.t.cache.Begin(req)
+	if stored, ok := f.h.t.cache.OnlyIfCached(x, req); ok && !f.policy.Shadow {
+		return stored
+	}
+	return nil
+}
+
+// refused is what becomes of a call that is sure to be refused: what RoundTrip
+// would do, without what a call needs to go out.
+func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
+	var x cache.Exchange
+	if stored := f.begin(&x, req); stored != nil {
+		return stored, nil
+	}
+	instead, kind, _ := f.instead(req, &x, callOf(req.Context()).NoStale, 0, nil, refusal)
+	if instead == nil {
+		return nil, refusal
+	}
+	f.h.counts.fallback(kind, f.policy.Shadow)
+	if f.policy.Shadow {
+		_ = instead.Body.Close()
+		return nil, refusal
+	}
+	return instead, nil
+}
+
 // instead is the best answer that is left: stale, degraded or fail-fast.
-func (f *fallback) instead(c *call, resp *http.Response, err error) (_ *http.Response, kind string, staleness time.Duration) {
+func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, sent int, resp *http.Response, err error) (_ *http.Response, kind string, staleness time.Duration) {
 	cause := err
 	if cause == nil {
-		cause = &Error{Host: c.h.name, Layer: LayerFallback, Attempts: c.sent, Err: fmt.Errorf("status %d", resp.StatusCode)}
+		cause = &Error{Host: f.h.name, Layer: LayerFallback, Attempts: sent, Err: fmt.Errorf("status %d", resp.StatusCode)}
 	}
-	if f.stores && !c.opts.NoStale {
-		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: c.sent > 0}
-		if stored, ok := f.h.t.cache.Serve(&c.exchange, c.req, why, f.window); ok {
+	if f.stores && !noStale {
+		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0}
+		if stored, ok := f.h.t.cache.Serve(x, req, why, f.window); ok {
 			info, _ := cache.FromResponse(stored)
 			return stored, "stale", max(-info.TTL, 0)
 		}
 	}
-	if d := f.degraded(c.req, cause); d != nil {
+	if d := f.degraded(req, cause); d != nil {
 		return d, "degraded", 0
 	}
 	if f.policy.FailFast503 && err != nil {
-		return failFast(c.req, err), "fail_fast", 0
+		return failFast(req, err), "fail_fast", 0
 	}
 	return nil, "", 0
 }

@@ -30,6 +30,7 @@ type host struct {
 	overflow bool // shared by many hosts; has no breaker
 	chain    http.RoundTripper
 
+	fallback *fallback // nil: off
 	breaker  *breaker
 	bulkhead *bulkhead
 	budget   *budget
