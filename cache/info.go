@@ -17,7 +17,8 @@ type Info struct {
 	// Stale is true once the answer is older than the lifetime its origin gave it (RFC 9111 section 4.2).
 	// One without a lifetime is stale from the start.
 	Stale bool
-	// AsOf is when the origin made or last confirmed the answer, by the local clock: now less Age.
+	// AsOf is when the origin made or last confirmed the answer, by the local clock: the same for
+	// every answer from one stored copy.
 	AsOf time.Time
 	// Age is the time since then (RFC 9111 section 4.2.3).
 	Age time.Duration
@@ -93,7 +94,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 	b := &body{info: Info{
 		FromCache: true,
 		Stale:     ttl <= 0,
-		AsOf:      wall.Add(-age).Round(0),
+		AsOf:      e.owner.start.Add(e.received - e.age).Round(0), // the same for every answer from e
 		Age:       age,
 		TTL:       ttl,
 		Cause:     why.Err,
