@@ -617,9 +617,9 @@ func TestTimeoutCountsACallAsSlowWhileItHangs(t *testing.T) {
 		if s := tr.Snapshot()[0]; s.State != transport.Closed || s.Window.Slow != 0 {
 			t.Errorf("just before: %v, %+v", s.State, s.Window)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if s := tr.Snapshot()[0]; s.State != transport.Open || s.InFlight != 0 && s.MaxConcurrent != 0 {
+		if s := tr.Snapshot()[0]; s.State != transport.Open || s.Window.Slow != 2 {
 			t.Errorf("at SlowCall: %v, %+v", s.State, s.Window)
 		}
 		time.Sleep(time.Second)
