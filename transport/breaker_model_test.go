@@ -137,7 +137,7 @@ func TestBreakerCountsAgreeWithANaiveModel(t *testing.T) {
 				if r.IntN(100) == 0 {
 					time.Sleep(time.Duration(r.IntN(20)) * time.Second)
 				}
-				time.Sleep(1) // so that no two calls begin at the same moment
+				time.Sleep(time.Nanosecond) // so that no two calls begin at the same moment
 				plan := breakerRandomPlan(r, time.Since(epoch))
 				fates = append(fates, plan.fate(slowCall, attempt))
 				all.Go(func() {

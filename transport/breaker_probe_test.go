@@ -98,7 +98,7 @@ func TestProbeThatIsSlowReopensWhileItHangs(t *testing.T) {
 			time.Sleep(2*time.Second - 1)
 			synctest.Wait()
 			d.wantState(transport.HalfOpen)
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			synctest.Wait()
 			s := d.snap()
 			if s.State != transport.Open || s.Trip.Trigger != "probe_slow" || s.Trip.String() != "a probe was slow, last: slow call" {
@@ -284,7 +284,7 @@ func TestProbeIsJudgedAtTheEndOfItsLease(t *testing.T) {
 					time.Sleep(test.lease - 1)
 					synctest.Wait()
 					d.wantState(transport.HalfOpen)
-					time.Sleep(1)
+					time.Sleep(time.Nanosecond)
 					synctest.Wait()
 				}
 				d.wantState(test.want)
@@ -395,7 +395,7 @@ func TestProbeWithoutAnyLimitGivesItsSlotBack(t *testing.T) {
 				go func() { _, _ = d.do(req); close(done) }()
 				time.Sleep(10*time.Second - 1)
 				d.wantRefused()
-				time.Sleep(1)
+				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				d.gets(".", 0)
 				d.wantState(transport.Closed)

@@ -124,7 +124,7 @@ func TestBudgetIsRefilledByTime(t *testing.T) {
 		if status, _ := retryDo(t, tr, retryRequest(t, http.MethodGet, "http://x.test/", nil)); status != 503 {
 			t.Errorf("status %d before the token was whole, want 503", status)
 		}
-		time.Sleep(2)
+		time.Sleep(2 * time.Nanosecond)
 		if status, _ := retryDo(t, tr, retryRequest(t, http.MethodGet, "http://x.test/", nil)); status != 200 {
 			t.Errorf("status %d with a token, want the 200 of the retry", status)
 		}

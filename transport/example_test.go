@@ -23,12 +23,13 @@ func Example() {
 		fmt.Fprint(w, "hello")
 	}))
 	defer origin.Close()
+	url := origin.URL
 
-	rt := transport.Must(transport.New(transport.Config{}))
+	rt := transport.Must(transport.New(transport.Config{})) // policy.Default() for every host
 	defer rt.Close()
 	client := rt.Client()
 
-	resp, err := client.Get(origin.URL)
+	resp, err := client.Get(url)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -52,15 +53,17 @@ func Example_perHost() {
 	telemetry.Breaker.FailuresInWindow, telemetry.Breaker.Window = 20, 60*time.Second
 	telemetry.Fallback.MaxStale = 10 * time.Minute
 
-	rt, err := transport.New(transport.Config{
+	config := transport.Config{
 		Hosts: map[string]policy.Policy{
 			"payments.internal":       payments,
 			"telemetry.internal:8443": telemetry,
 			"*.assets.example":        {Timeout: policy.Timeout{Connect: time.Second, Read: 10 * time.Second}},
 		},
-		Base:   transporttest.NewBase(transporttest.Step{Status: http.StatusServiceUnavailable}), // an outage
-		Logger: slog.New(slog.DiscardHandler),
-	})
+	}
+	config.Base = transporttest.NewBase(transporttest.Step{Status: http.StatusServiceUnavailable}) // an outage
+	config.Logger = slog.New(slog.DiscardHandler)
+
+	rt, err := transport.New(config) // err has every problem of every policy
 	if err != nil {
 		fmt.Println(err)
 		return

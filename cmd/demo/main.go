@@ -29,13 +29,14 @@ func main() {
 
 const usage = `Watch one slow dependency take a service down, and the stack keep it up.
 
-  demo [-scale N] [-json]
+  demo [-scale N] [-json] [-svg FILE]
   demo -serve 127.0.0.1:PORT [-scale N]
   demo proxy -listen 127.0.0.1:PORT -target URL [flags]     (see demo proxy -h)
 
   -scale N     play it N times faster, from 1 to 20: durations are divided by N,
                rates multiplied (default 1, about 40 s)
   -json        print nothing but {"claims":[{"name","expected","measured","ok"}]}
+  -svg FILE    draw the workers held over time, both runs, into FILE
   -serve ADDR  keep the stack's run going, and take faults by hand on ADDR
                (loopback, unless -expose is given) until interrupted
   -expose      let -serve listen where others can reach it
@@ -61,7 +62,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return runProxy(ctx, args[1:], stdout, stderr)
 	}
 	var asJSON, exposed bool
-	scale, serve := 1.0, ""
+	scale, serve, svg := 1.0, "", ""
 	f := newFlags("demo")
 	f.value("scale", "a number from 1 to 20", func(s string) bool {
 		x, err := strconv.ParseFloat(s, 64)
@@ -70,6 +71,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	})
 	f.boolean("json", &asJSON)
 	f.boolean("expose", &exposed)
+	f.value("svg", "the name of a file to write", func(s string) bool { svg = s; return s != "" })
 	f.value("serve", "", func(s string) bool { serve = s; return true })
 	if err := f.parse(args); err != nil {
 		fmt.Fprint(stdout, usage)
@@ -79,6 +81,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		f.address("serve", serve, exposed)
 		if asJSON {
 			f.problem("json", "true", "left out with -serve, which makes no claims")
+		}
+		if svg != "" {
+			f.problem("svg", svg, "left out with -serve, which does not play the scene")
 		}
 	} else if exposed {
 		f.problem("expose", "true", "given together with -serve")
@@ -97,7 +102,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if serve != "" {
 		code, err = runServe(ctx, s, v, serve)
 	} else {
-		code, err = runBoth(ctx, s, v, stdout)
+		code, err = runBoth(ctx, s, v, stdout, svg)
 	}
 	v.end()
 	switch {
@@ -117,7 +122,7 @@ const longest = 75 * time.Second
 // runBoth plays both runs and shows what they came to. Where a claim did not hold
 // and the machine was too busy to play the scene at its speed, that says nothing:
 // it is then played again at half the speed, as long as there is time.
-func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer) (int, error) {
+func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer, svg string) (int, error) {
 	start := time.Now()
 	for {
 		v.scene(s)
@@ -133,6 +138,11 @@ func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer) (int, er
 		slower := s.faster(0.5)
 		failed := failures(all)
 		if len(failed) == 0 || !a.disturbed() && !b.disturbed() || time.Since(start)+slower.takes() > longest {
+			if svg != "" {
+				if err := os.WriteFile(svg, []byte(chart(s, a, b)), 0o644); err != nil {
+					return exitFailed, err
+				}
+			}
 			return show(v, stdout, s, a, b, all, time.Since(start))
 		}
 		v.print("\n" + v.look.red("Did not hold: "+strings.Join(failed, "; ")+".") + fmt.Sprintf(`

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"encoding/xml"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -120,9 +123,17 @@ func small() setting {
 func TestBothRunsHoldTheirClaims(t *testing.T) {
 	var out bytes.Buffer
 	v := &view{out: &out, look: look{unicode: true}}
-	code, err := runBoth(t.Context(), small(), v, &out)
+	svg := filepath.Join(t.TempDir(), "demo.svg")
+	code, err := runBoth(t.Context(), small(), v, &out, svg)
 	if code != exitOK || err != nil {
 		t.Fatalf("exit code %d, %v\n%s", code, err, &out)
+	}
+	drawn, err := os.ReadFile(svg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := xml.Unmarshal(drawn, new(struct{})); err != nil || strings.Count(string(drawn), "<polyline") != 2 || strings.Contains(string(drawn), "NaN") {
+		t.Errorf("%v in\n%s", err, drawn)
 	}
 	if i := strings.Index(out.String(), "Did not hold"); i >= 0 {
 		t.Log(out.String()[i:][:200])

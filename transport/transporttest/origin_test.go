@@ -126,10 +126,10 @@ func TestOriginFaults(t *testing.T) {
 }
 
 func TestOriginIsClosedWhileItHangs(t *testing.T) {
-	each(t, func(t *testing.T, o *Origin, c *http.Client, _ string) {
+	each(t, func(t *testing.T, _ *Origin, _ *http.Client, _ string) {
 		CheckLeaks(t)
-		o = NewOrigin(t)
-		c = &http.Client{Transport: o.Base()}
+		o := NewOrigin(t)
+		c := &http.Client{Transport: o.Base()}
 		o.Script(Step{Fault: Hang})
 		done := make(chan error)
 		go func() {

@@ -18,7 +18,6 @@ type fakeT struct {
 	testing.TB
 	mu       sync.Mutex
 	failures int
-	cleanup  []func()
 }
 
 func (f *fakeT) Errorf(string, ...any) {
