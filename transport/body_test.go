@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -133,6 +134,48 @@ func TestBodyLeavesNothingWithItsContext(t *testing.T) {
 				runtime.ReadMemStats(&after)
 				return int64(after.HeapObjects)-int64(before.HeapObjects) < 1000
 			})
+		})
+	}
+}
+
+func TestBodyCostsNoGoroutineOfItsOwn(t *testing.T) {
+	for name, opts := range bodyProtocols {
+		t.Run(name, func(t *testing.T) {
+			transporttest.CheckLeaks(t)
+			o := transporttest.NewOrigin(t, opts...)
+			o.Script(transporttest.Step{Size: 1000, Fault: transporttest.Hang, At: 10})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			running := func(rt http.RoundTripper) (n int) {
+				before := runtime.NumGoroutine()
+				var open []*http.Response
+				for range 20 {
+					resp, err := rt.RoundTrip(bulkheadRequest(t, ctx, http.MethodGet, o.URL))
+					if err != nil {
+						t.Fatal(err)
+					}
+					if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+						t.Fatal(err)
+					}
+					open = append(open, resp)
+				}
+				n = runtime.NumGoroutine() - before
+				for _, resp := range open {
+					_ = resp.Body.Close()
+				}
+				bodyWait(t, "all to end", func() bool {
+					rt.(interface{ CloseIdleConnections() }).CloseIdleConnections()
+					_, left := o.Connections()
+					return left == 0 && runtime.NumGoroutine() <= before
+				})
+				return n
+			}
+			tr := bulkheadNew(t, transport.Config{Base: o.Base()})
+			bare, stack := running(o.Base()), running(tr)
+			if stack > bare+2 { // what is just ending
+				t.Errorf("%d goroutines for 20 calls, %d without the stack", stack, bare)
+			}
+			transporttest.CheckPermits(t, tr)
 		})
 	}
 }
@@ -275,6 +318,7 @@ func (b *bodyFuncs) Close() error               { return b.close() }
 type contractBody struct {
 	io.Reader
 	err    error // instead of reading
+	mu     sync.Mutex
 	closed atomic.Int64
 }
 
@@ -282,6 +326,8 @@ func (b *contractBody) Read(p []byte) (int, error) {
 	if b.err != nil {
 		return 0, b.err
 	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	return b.Reader.Read(p)
 }
 

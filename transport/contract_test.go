@@ -701,7 +701,7 @@ func TestContractEarlyAnswerToALargeUpload(t *testing.T) {
 				o := transporttest.NewOrigin(t, opts...)
 				o.Script(transporttest.Step{Status: 413, Body: "too much", Unread: true})
 				tr := bulkheadNew(t, transport.Config{Base: o.Base()})
-				for range 5 {
+				for range 3 {
 					body := &contractBody{Reader: io.LimitReader(contractZeros{}, 10<<20)}
 					req := bulkheadRequest(t, t.Context(), http.MethodPut, o.URL)
 					req.Body, req.ContentLength = body, length
