@@ -677,6 +677,29 @@ func TestBodyOfABaseThatIgnoresContextsIsClosed(t *testing.T) {
 	}
 }
 
+// A caller who closes a body after one of its limits has fired, and before the
+// read that it ends has returned, does not make a success of it.
+func TestBodyClosedAfterALimitIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy.Service()
+		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
+			return bulkheadAnswer(r, 200, &bodyFuncs{
+				read:  func([]byte) (int, error) { time.Sleep(p.Timeout.Read + 2*time.Second); return 0, errors.New("closed") },
+				close: func() error { return nil },
+			}), nil
+		})})
+		resp := bulkheadGet(t, tr, "http://x.test/")
+		time.AfterFunc(p.Timeout.Read+time.Second, func() { _ = resp.Body.Close() })
+		if _, err := resp.Body.Read(make([]byte, 1)); err == nil {
+			t.Error("no error")
+		}
+		if c := tr.Snapshot()[0].Counts; c.Failure != 1 || c.Success != 0 {
+			t.Errorf("%+v", c)
+		}
+		bulkheadInFlight(t, tr, 0)
+	})
+}
+
 // A body that was read to its end in one Read with its EOF, and one whose EOF
 // comes alone, end alike.
 func TestBodyEndsWithItsEOF(t *testing.T) {
