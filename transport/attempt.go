@@ -217,15 +217,37 @@ func (a *attempt) end(how ending, err error) {
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty
-	resp, handed, pool := a.resp, a.handed, a.pool
-	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
-	doubtful := a.expired != nil && a.reused // the connection that it used
+	resp, handed := a.resp, a.handed
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
 	}
 	a.mu.Unlock()
 
-	verdict, slow := a.judge(how, err, now)
+	verdict, slow := a.finish(how, err, now)
+	if h.t.observer != nil {
+		h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
+			Duration: duration, Status: statusOf(resp), Err: err})
+		if handed != nil {
+			handed.end(statusOf(resp), err)
+		}
+	}
+}
+
+// finish settles the verdict and gives everything back, even if a Classify ends its
+// goroutine.
+func (a *attempt) finish(how ending, err error, now time.Duration) (policy.Verdict, bool) {
+	defer a.giveBack(how)
+	return a.judge(how, err, now)
+}
+
+// giveBack returns what the attempt holds.
+func (a *attempt) giveBack(how ending) {
+	h := a.call.h
+	a.mu.Lock()
+	pool := a.pool
+	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
+	doubtful := a.expired != nil && a.reused // the connection that it used
+	a.mu.Unlock()
 	h.bulkhead.giveBack(a)
 	if pool != nil {
 		if doubtful && !pool.heardSince(a.clock.start) {
@@ -237,13 +259,6 @@ func (a *attempt) end(how ending, err error) {
 		a.stop()
 	}
 	h.release()
-	if h.t.observer != nil {
-		h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
-			Duration: duration, Status: statusOf(resp), Err: err})
-		if handed != nil {
-			handed.end(statusOf(resp), err)
-		}
-	}
 }
 
 // unwritable reports whether a request cannot be written, which net/http finds out

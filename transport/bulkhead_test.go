@@ -499,6 +499,47 @@ func TestBulkheadPermitComesBackFromAnyBase(t *testing.T) {
 	}
 }
 
+// The caller's own functions are called while a permit is held.
+func TestBulkheadPermitComesBackFromAnyClassify(t *testing.T) {
+	for name, end := range map[string]func(){"that panics": func() { panic("careless") }, "that ends itself": runtime.Goexit} {
+		for when, broken := range map[string]bool{"at the headers": false, "at the end": true} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := policy.Service()
+					p.Retry, p.Breaker.ConsecutiveFailures = policy.Retry{}, 1000
+					careless := true
+					p.Breaker.Classify = func(_ *http.Response, err error) policy.Verdict {
+						if careless && broken == (err != nil) {
+							end()
+						}
+						return policy.Unclassified
+					}
+					tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
+						if broken && careless {
+							return bulkheadAnswer(r, 200, &contractBody{err: errors.New("broken")}), nil
+						}
+						return bulkheadHello(r)
+					})})
+					for range 25 {
+						done := make(chan struct{})
+						go func() {
+							defer close(done)
+							resp, err := tr.RoundTrip(bulkheadRequest(t, t.Context(), http.MethodGet, "http://x.test/"))
+							if err == nil {
+								_, _ = io.Copy(io.Discard, resp.Body)
+							}
+						}()
+						<-done
+					}
+					careless = false
+					tr.Host("x.test").Reset()
+					bulkheadWhole(t, tr, "http://x.test/", 20)
+				})
+			})
+		}
+	}
+}
+
 func TestBulkheadPermitComesBackAtReturnWithoutABody(t *testing.T) {
 	for name, row := range map[string]struct {
 		method string
