@@ -331,9 +331,9 @@ func (a *attempt) leak(why string) {
 		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
 	a.mu.Unlock()
 	h.counts.leaked.Add(1)
-	a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number})
 	a.stop()
 	a.closeBase()
+	defer a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number})
 	a.end(endLeaked, nil)
 }
 

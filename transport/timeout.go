@@ -217,11 +217,8 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 
 	// The caller.
 	if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && !a.stream {
-		if c.phase != phaseIdle {
-			next = min(next, d)
-		} else if left(d, now-c.mark) {
-			due.leak = true
-		}
+		next = min(next, d) // also for a pause that is yet to begin
+		due.leak = c.phase == phaseIdle && left(d, now-c.mark)
 	}
 	if a.lease > 0 && left(a.lease, now) {
 		due.lease = true
@@ -261,23 +258,24 @@ func (a *attempt) tick() {
 	deaf := a.clock.phase == phaseBody && a.deaf()
 	a.mu.Unlock()
 
-	if due.slow {
-		h.breaker.slow(a, now)
-	}
-	if due.expired != nil {
-		a.call.timedOut(due.expired, a.number, !kill)
-	}
+	// Act first, tell afterwards: a listener may take its time.
 	if kill {
 		a.stop()
 		if deaf {
 			a.closeBase()
 		}
 	}
+	if due.leak {
+		a.leak(leakIdle)
+	}
+	if due.slow {
+		h.breaker.slow(a, now)
+	}
 	if due.lease {
 		a.judgeLease(now)
 	}
-	if due.leak {
-		a.leak(leakIdle)
+	if due.expired != nil {
+		a.call.timedOut(due.expired, a.number, !kill)
 	}
 }
 
