@@ -37,6 +37,7 @@ func TestUploadOfTheWrongLengthIsTheCallersFault(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				origin := transporttest.NewNet(t, nil)
+				origin.Script(transporttest.Step{Fault: transporttest.Hang}) // an answer may come before net/http sees what is wrong
 				p := policy.Service()
 				p.Breaker.ConsecutiveFailures = 1
 				tr := under(t, transport.Config{Base: origin.Base(), Default: p})
