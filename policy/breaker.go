@@ -9,7 +9,9 @@ import (
 
 // Breaker decides when a host is no longer asked. It is on when at least one of
 // its four triggers is: FailureRate, SlowRate with SlowCall, ConsecutiveFailures,
-// FailuresInWindow. Each is evaluated on every outcome, on its own.
+// FailuresInWindow. Each is evaluated on every outcome, on its own. SlowCall
+// without SlowRate trips nothing: it only judges the probes of a breaker that is
+// on.
 type Breaker struct {
 	// Window is how far back evidence counts. Default, and zero: 60 s.
 	Window time.Duration
@@ -20,7 +22,7 @@ type Breaker struct {
 	Buckets int
 
 	// WindowCalls counts the last so many calls instead of those of the last
-	// Window. Zero, the default: those of the last Window.
+	// Window. At most 1,000,000. Zero, the default: those of the last Window.
 	WindowCalls int
 
 	// MinCalls is the number of calls that FailureRate and SlowRate need as
@@ -35,8 +37,10 @@ type Breaker struct {
 
 	// SlowCall is the age at which a call counts as slow, while it still hangs:
 	// from its permit, without the caller's pauses, and extended by what
-	// Timeout.MinThroughput allows for its size. It must be below Timeout.Attempt.
-	// Default: 5 s (Service: 2 s). Zero: no call is slow.
+	// Timeout.MinThroughput allows for its size. With SlowRate it must be below
+	// Timeout.Attempt, or where that is off below Timeout.Total. Without SlowRate
+	// only probes are judged by it. Default: 5 s (Service: 2 s). Zero: no call is
+	// slow.
 	SlowCall time.Duration
 
 	// SlowRate trips when this share of the calls that got headers or passed
@@ -64,7 +68,7 @@ type Breaker struct {
 
 	// HalfOpenProbes is how many calls are let through after OpenFor; the
 	// breaker closes when as many have succeeded, and re-opens when one has
-	// failed or was slow. Default, and zero: 3.
+	// failed or was slow. At most 1,000,000. Default, and zero: 3.
 	HalfOpenProbes int
 
 	// Classify may overrule the verdict on an attempt: it is given the response,
@@ -88,6 +92,8 @@ const (
 	defaultOpenFor  = 10 * time.Second
 	defaultProbes   = 3
 	maxBuckets      = 600
+	maxWindowCalls  = 1_000_000 // a slot is kept for each
+	maxProbes       = 1_000_000
 )
 
 // Enabled reports whether any trigger is on.
@@ -161,7 +167,7 @@ func (b Breaker) validate(v *validator) {
 	v.duration("Breaker.SlowCall", b.SlowCall)
 	v.defaulted("Breaker.OpenFor", b.OpenFor, defaultOpenFor)
 	v.duration("Breaker.OpenForMax", b.OpenForMax)
-	v.count("Breaker.WindowCalls", b.WindowCalls)
+	v.number("Breaker.WindowCalls", b.WindowCalls, maxWindowCalls, "off")
 	v.count("Breaker.ConsecutiveFailures", b.ConsecutiveFailures)
 	v.count("Breaker.FailuresInWindow", b.FailuresInWindow)
 	v.share("Breaker.FailureRate", b.FailureRate)
@@ -169,12 +175,9 @@ func (b Breaker) validate(v *validator) {
 	if b.MinCalls < 0 {
 		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("0 (%d) or a positive number", defaultMinCalls))
 	}
-	if b.HalfOpenProbes < 0 {
-		v.add("Breaker.HalfOpenProbes", b.HalfOpenProbes, fmt.Sprintf("0 (%d) or a positive number", defaultProbes))
-	}
-	if b.Buckets < 0 || b.Buckets > maxBuckets {
-		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("0 (one a second) or a number up to %d", maxBuckets))
-	} else if b.Window > 0 && time.Duration(b.Buckets) > b.Window {
+	v.number("Breaker.HalfOpenProbes", b.HalfOpenProbes, maxProbes, fmt.Sprint(defaultProbes))
+	v.number("Breaker.Buckets", b.Buckets, maxBuckets, "one a second")
+	if b.Buckets <= maxBuckets && b.Window > 0 && time.Duration(b.Buckets) > b.Window {
 		v.add("Breaker.Buckets", b.Buckets, fmt.Sprintf("at most one for each nanosecond of Breaker.Window (%v)", b.Window))
 	}
 	if b.rates() && b.WindowCalls > 0 && b.MinCalls > b.WindowCalls {

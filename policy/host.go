@@ -11,7 +11,8 @@ import (
 
 // A HostPattern says which hosts a policy is for: an exact name ("api.example"),
 // a name with a port ("api.example:8443"), or every name below a suffix
-// ("*.example", with or without a port). IPv6 addresses may have brackets, and
+// ("*.example", with or without a port). "*.example" does not match "example"
+// itself: that is a pattern of its own. IPv6 addresses may have brackets, and
 // need them before a port. Upper case and a trailing dot make no difference.
 //
 // A name outside ASCII is kept as it is written: the caller brings the names of
@@ -26,13 +27,16 @@ type HostPattern struct {
 // neither userinfo nor query of a URL that was given instead.
 func ParseHostPattern(s string) (HostPattern, error) {
 	wrong := func(why string) (HostPattern, error) {
-		return HostPattern{}, fmt.Errorf("host pattern %q: %s; want a name, name:port or *.suffix", redact(s), why)
+		return HostPattern{}, fmt.Errorf("host pattern %q: %s; want a name, name:port, *.suffix or *.suffix:port", redact(s), why)
 	}
 	if strings.Contains(s, "://") {
 		return wrong("has a scheme")
 	}
 	if strings.ContainsAny(s, "/?#@ \t\r\n") {
 		return wrong("has more than a host and a port")
+	}
+	if s == "*" {
+		return wrong("means every host, which is what Config.Default is for")
 	}
 	rest, wildcard := strings.CutPrefix(s, "*.")
 	if strings.Contains(rest, "*") {
@@ -50,6 +54,8 @@ func ParseHostPattern(s string) (HostPattern, error) {
 	switch bracketed := strings.HasPrefix(rest, "["); {
 	case name == "":
 		return wrong("has no name")
+	case !wildcard && name[0] == '.' && validName(name[1:]):
+		return wrong("has a name that begins with a dot; did you mean *" + rest + "?")
 	case isIPv6(name):
 		if wildcard {
 			return wrong("has a * before an address")

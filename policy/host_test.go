@@ -19,7 +19,7 @@ func ExampleParseHostPattern() {
 	// Output:
 	// {Name:assets.example Port:8443 Wildcard:true} <nil>
 	// true false false
-	// host pattern "REDACTED@api.example": has a scheme; want a name, name:port or *.suffix
+	// host pattern "REDACTED@api.example": has a scheme; want a name, name:port, *.suffix or *.suffix:port
 }
 
 func TestParseHostPatternReadsNamesPortsAndSuffixes(t *testing.T) {
@@ -59,6 +59,7 @@ func TestParseHostPatternRefusesWhatCouldNeverMatch(t *testing.T) {
 		more = "has more than a host and a port"
 		star = "has a * that is not a leading *."
 		port = "has a port that is not a number from 1 to 65535"
+		dot  = "has a name that begins with a dot; did you mean *"
 		odd  = "has a name that is neither a host name nor an address"
 	)
 	for _, test := range []struct{ in, why string }{
@@ -75,7 +76,8 @@ func TestParseHostPatternRefusesWhatCouldNeverMatch(t *testing.T) {
 		{"api .example", more},
 		{"api.example\n", more},
 		{"user@api.example", more},
-		{"*", star},
+		{"*", "means every host, which is what Config.Default is for"},
+		{"*:443", star},
 		{"api.*.example", star},
 		{"*example", star},
 		{"*.*.example", star},
@@ -96,7 +98,11 @@ func TestParseHostPatternRefusesWhatCouldNeverMatch(t *testing.T) {
 		{"fe80::1%a]:80", odd},
 		{"api..example", odd},
 		{"api.example..", odd},
-		{".example", odd},
+		{".example", dot + ".example?"},
+		{".Assets.example:8443", dot + ".Assets.example:8443?"},
+		{"..example", odd},
+		{"*..example", odd},
+		{".a%2eexample", odd},
 		{"a.example,b.example", odd},
 		{"a%2eexample", odd},
 		{"a\\b", odd},
@@ -107,7 +113,7 @@ func TestParseHostPatternRefusesWhatCouldNeverMatch(t *testing.T) {
 		{"*.[::1]:80", "has a * before an address"},
 	} {
 		got, err := policy.ParseHostPattern(test.in)
-		if err == nil || !strings.Contains(err.Error(), ": "+test.why+"; want a name, name:port or *.suffix") {
+		if err == nil || !strings.Contains(err.Error(), ": "+test.why+"; want a name, name:port, *.suffix or *.suffix:port") {
 			t.Errorf("ParseHostPattern(%q) = %+v, %v; want an error that it %s", test.in, got, err, test.why)
 		}
 		if got != (policy.HostPattern{}) {

@@ -99,8 +99,12 @@ func (p Policy) Validate() error {
 // validateTogether finds settings that are right alone and wrong together.
 func (p Policy) validateTogether(v *validator) {
 	b := p.Breaker
-	if b.slow() && p.Timeout.Attempt > 0 && b.SlowCall >= p.Timeout.Attempt {
-		v.add("Breaker.SlowCall", b.SlowCall, fmt.Sprintf("below Timeout.Attempt (%v), or no call could ever be counted as slow; two thirds of it is a good start", p.Timeout.Attempt))
+	limit, name := p.Timeout.Attempt, "Timeout.Attempt"
+	if limit == 0 { // the next that ends a call
+		limit, name = p.Timeout.Total, "Timeout.Total"
+	}
+	if b.slow() && limit > 0 && b.SlowCall >= limit {
+		v.add("Breaker.SlowCall", b.SlowCall, fmt.Sprintf("below %s (%v), or no call could ever be counted as slow; two thirds of it is a good start", name, limit))
 	}
 	if b.rates() && p.Bulkhead.MaxConcurrent > 0 && b.MinCalls > p.Bulkhead.MaxConcurrent {
 		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("at most Bulkhead.MaxConcurrent (%d), or a host that hangs could never be proved slow", p.Bulkhead.MaxConcurrent))
@@ -151,6 +155,13 @@ func (v *validator) count(path string, n int) {
 func (v *validator) bytes(path string, n int64) {
 	if n < 0 {
 		v.add(path, n, "0 (off) or a positive number of bytes")
+	}
+}
+
+// number refuses what is not from zero, which means zero, to most.
+func (v *validator) number(path string, n, most int, zero string) {
+	if n < 0 || n > most {
+		v.add(path, n, fmt.Sprintf("0 (%s) or a number up to %d", zero, most))
 	}
 }
 

@@ -174,6 +174,8 @@ func TestValidateNamesFieldValueAndWhatWouldBeRight(t *testing.T) {
 		finite   = "0 or a positive, finite number"
 		statuses = "a status code from 400 to 599"
 		buckets  = "0 (one a second) or a number up to 600"
+		calls    = "0 (off) or a number up to 1000000"
+		probes   = "0 (3) or a number up to 1000000"
 		s        = time.Second
 	)
 	type change = func(*policy.Policy)
@@ -200,7 +202,8 @@ func TestValidateNamesFieldValueAndWhatWouldBeRight(t *testing.T) {
 		{func(p *policy.Policy) { p.Breaker.SlowCall = -1 }, "Breaker.SlowCall", time.Duration(-1), off},
 		{func(p *policy.Policy) { p.Breaker.OpenFor = -1 }, "Breaker.OpenFor", time.Duration(-1), "0 (10s) or a positive duration"},
 		{func(p *policy.Policy) { p.Breaker.OpenForMax = -1 }, "Breaker.OpenForMax", time.Duration(-1), off},
-		{func(p *policy.Policy) { p.Breaker.WindowCalls = -1 }, "Breaker.WindowCalls", -1, count},
+		{func(p *policy.Policy) { p.Breaker.WindowCalls = -1 }, "Breaker.WindowCalls", -1, calls},
+		{func(p *policy.Policy) { p.Breaker.WindowCalls = 1_000_001 }, "Breaker.WindowCalls", 1_000_001, calls},
 		{func(p *policy.Policy) { p.Breaker.ConsecutiveFailures = -1 }, "Breaker.ConsecutiveFailures", -1, count},
 		{func(p *policy.Policy) { p.Breaker.FailuresInWindow = -1 }, "Breaker.FailuresInWindow", -1, count},
 		{func(p *policy.Policy) { p.Breaker.FailureRate = -0.1 }, "Breaker.FailureRate", -0.1, share},
@@ -211,7 +214,8 @@ func TestValidateNamesFieldValueAndWhatWouldBeRight(t *testing.T) {
 		{func(p *policy.Policy) { p.Breaker.SlowRate = math.NaN() }, "Breaker.SlowRate", math.NaN(), share},
 		{func(p *policy.Policy) { p.Breaker.SlowRate = math.Inf(-1) }, "Breaker.SlowRate", math.Inf(-1), share},
 		{func(p *policy.Policy) { p.Breaker.MinCalls = -1 }, "Breaker.MinCalls", -1, "0 (20) or a positive number"},
-		{func(p *policy.Policy) { p.Breaker.HalfOpenProbes = -1 }, "Breaker.HalfOpenProbes", -1, "0 (3) or a positive number"},
+		{func(p *policy.Policy) { p.Breaker.HalfOpenProbes = -1 }, "Breaker.HalfOpenProbes", -1, probes},
+		{func(p *policy.Policy) { p.Breaker.HalfOpenProbes = math.MaxInt }, "Breaker.HalfOpenProbes", math.MaxInt, probes},
 		{func(p *policy.Policy) { p.Breaker.Buckets = -1 }, "Breaker.Buckets", -1, buckets},
 		{func(p *policy.Policy) { p.Breaker.Buckets = 601 }, "Breaker.Buckets", 601, buckets},
 		{func(p *policy.Policy) { p.Breaker.Window, p.Breaker.Buckets = 5, 6 }, "Breaker.Buckets", 6, "at most one for each nanosecond of Breaker.Window (5ns)"},
@@ -220,6 +224,7 @@ func TestValidateNamesFieldValueAndWhatWouldBeRight(t *testing.T) {
 		{func(p *policy.Policy) { p.Breaker.OpenForMax = 9 * s }, "Breaker.OpenForMax", 9 * s, "0 (no doubling) or at least Breaker.OpenFor (10s)"},
 		{func(p *policy.Policy) { p.Breaker.OpenFor, p.Breaker.OpenForMax = 0, 9*s }, "Breaker.OpenForMax", 9 * s, "0 (no doubling) or at least Breaker.OpenFor (10s)"},
 		{func(p *policy.Policy) { p.Breaker.SlowCall = 10 * s }, "Breaker.SlowCall", 10 * s, "below Timeout.Attempt (10s), or no call could ever be counted as slow; two thirds of it is a good start"},
+		{func(p *policy.Policy) { p.Timeout.Attempt, p.Breaker.SlowCall = 0, 30*s }, "Breaker.SlowCall", 30 * s, "below Timeout.Total (30s), or no call could ever be counted as slow; two thirds of it is a good start"},
 		{func(p *policy.Policy) { p.Bulkhead.MaxConcurrent = 19 }, "Breaker.MinCalls", 20, "at most Bulkhead.MaxConcurrent (19), or a host that hangs could never be proved slow"},
 
 		{func(p *policy.Policy) { p.Retry.MaxAttempts = -1 }, "Retry.MaxAttempts", -1, count},
@@ -295,7 +300,8 @@ func TestValidateTakesValuesAtTheirLimits(t *testing.T) {
 			p.Timeout.Connect, p.Timeout.TLSHandshake, p.Timeout.Read = time.Hour, time.Hour, time.Hour
 		}},
 		{"SlowCall just below Attempt", func(p *policy.Policy) { p.Breaker.SlowCall = p.Timeout.Attempt - 1 }},
-		{"SlowCall without Attempt", func(p *policy.Policy) { p.Timeout.Attempt, p.Breaker.SlowCall = 0, time.Minute }},
+		{"SlowCall just below Total, no Attempt", func(p *policy.Policy) { p.Timeout.Attempt, p.Breaker.SlowCall = 0, p.Timeout.Total-1 }},
+		{"SlowCall without Attempt and Total", func(p *policy.Policy) { p.Timeout.Attempt, p.Timeout.Total, p.Breaker.SlowCall = 0, 0, time.Minute }},
 		{"SlowCall above Attempt, no SlowRate", func(p *policy.Policy) { p.Breaker.SlowCall, p.Breaker.SlowRate = time.Minute, 0 }},
 		{"Attempt without Total", func(p *policy.Policy) { p.Timeout.Total, p.Timeout.Attempt = 0, time.Hour }},
 		{"MinCalls equal to MaxConcurrent", func(p *policy.Policy) { p.Bulkhead.MaxConcurrent = 20 }},
@@ -308,6 +314,7 @@ func TestValidateTakesValuesAtTheirLimits(t *testing.T) {
 			p.Breaker.WindowCalls, p.Bulkhead.MaxConcurrent = 10, 5
 		}},
 		{"FailuresInWindow equal to WindowCalls", func(p *policy.Policy) { p.Breaker.WindowCalls, p.Breaker.FailuresInWindow = 20, 20 }},
+		{"the most calls and probes", func(p *policy.Policy) { p.Breaker.WindowCalls, p.Breaker.HalfOpenProbes = 1_000_000, 1_000_000 }},
 		{"the most buckets", func(p *policy.Policy) { p.Breaker.Buckets = 600 }},
 		{"a bucket a nanosecond", func(p *policy.Policy) { p.Breaker.Window, p.Breaker.Buckets = 6, 6 }},
 		{"OpenForMax equal to OpenFor", func(p *policy.Policy) { p.Breaker.OpenForMax = p.Breaker.OpenFor }},

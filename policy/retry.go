@@ -44,7 +44,10 @@ type Retry struct {
 	// Default: 64 KiB. Zero: such a body is sent once.
 	ReplayBody int64
 
-	// Budget bounds the retries of all calls to a host together. Zero: no bound.
+	// Budget bounds the retries of all calls to a host together: to Ratio of the
+	// calls that succeed, MinPerSecond, and BudgetBurst at first. A quiet host
+	// stays within the last two and may retry nearly everything; a busy one
+	// retries at most about Ratio of its calls. Zero: no bound.
 	Budget Budget
 
 	// Shadow reports retries that would have been made, and makes none. Default:
@@ -53,12 +56,13 @@ type Retry struct {
 }
 
 // Budget is a token bucket: a retry takes a token, and waits for none. It starts
-// with, and holds at most, BudgetBurst tokens. (The idea is that of the retry
-// throttling in gRFC A6 and of the retry budget in the SRE book, chapter 21.)
+// with, and holds at most, BudgetBurst tokens. Over a time in which n calls
+// succeed, retries are therefore at most Ratio x n, plus MinPerSecond for each
+// second, plus BudgetBurst. (The idea is that of the retry throttling in gRFC A6
+// and of the retry budget in the SRE book, chapter 21.)
 type Budget struct {
-	// Ratio is what each call that succeeds puts in: 0.2 lets retries add at most
-	// a fifth to the load. From 0 to 1. Default: 0.2. Zero: successes put nothing
-	// in.
+	// Ratio is what each call that succeeds puts in: 0.2 is one retry for five of
+	// them. From 0 to 1. Default: 0.2. Zero: successes put nothing in.
 	Ratio float64
 
 	// MinPerSecond is what each second puts in, so that quiet hosts may retry

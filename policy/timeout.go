@@ -69,10 +69,11 @@ func (t Timeout) validate(v *validator) {
 }
 
 // Or returns t with each zero field taken from host: how the limits of one call
-// are laid over those of its host.
+// are laid over those of its host. Negative fields, which Validate never sees in
+// the Timeout of a call, count as zero.
 func (t Timeout) Or(host Timeout) Timeout {
 	or := func(d *time.Duration, h time.Duration) {
-		if *d == 0 {
+		if *d <= 0 {
 			*d = h
 		}
 	}
@@ -82,7 +83,7 @@ func (t Timeout) Or(host Timeout) Timeout {
 	or(&t.Attempt, host.Attempt)
 	or(&t.Total, host.Total)
 	or(&t.StreamIdle, host.StreamIdle)
-	if t.MinThroughput == 0 {
+	if t.MinThroughput <= 0 {
 		t.MinThroughput = host.MinThroughput
 	}
 	t.Shadow = t.Shadow || host.Shadow

@@ -88,6 +88,12 @@ func TestTimeoutOfACallIsLaidOverThatOfItsHost(t *testing.T) {
 			"each field on its own", policy.Timeout{Read: 13, MinThroughput: 16}, host,
 			policy.Timeout{Connect: 1, TLSHandshake: 2, Read: 13, Attempt: 4, Total: 5, MinThroughput: 16, StreamIdle: 7},
 		},
+		{
+			"negative fields are zero",
+			policy.Timeout{Connect: -1, TLSHandshake: -1, Read: -1, Attempt: -1, Total: -1, MinThroughput: -1, StreamIdle: math.MinInt64}, host,
+			host,
+		},
+		{"negative fields are zero where the host has none", policy.Timeout{Total: -1, MinThroughput: -1}, policy.Timeout{}, policy.Timeout{}},
 		{"the host's shadow stays", policy.Timeout{}, policy.Timeout{Shadow: true}, policy.Timeout{Shadow: true}},
 		{"the call's shadow stays", policy.Timeout{Shadow: true}, policy.Timeout{}, policy.Timeout{Shadow: true}},
 	} {
