@@ -21,7 +21,10 @@ demo: ## watch an outage take a bare client down, and the stack stand (ARGS="-sc
 	@$(GO) run ./cmd/demo $(ARGS)
 
 .PHONY: test
-test: ## all tests, with the race detector
+test: ## all tests, with the race detector, which needs a C compiler
+	@if [ "$$($(GO) env GOOS)" != darwin ] && { [ "$$($(GO) env CGO_ENABLED)" != 1 ] || ! command -v $$($(GO) env CC | cut -d' ' -f1) >/dev/null; }; then \
+		echo "make test: the race detector needs a C compiler: install gcc or clang, or set CC, and CGO_ENABLED=1" >&2; exit 1; \
+	fi
 	$(GO) test -race -count=$(COUNT) $(PACKAGES)
 
 .PHONY: check
