@@ -11,6 +11,7 @@ const (
 	chartWidth, chartHeight = 720, 300
 	plotLeft, plotRight     = 52, 704
 	plotTop, plotBottom     = 44, 252
+	liftedHeight            = 30 // of a mark that is about the lower line alone
 )
 
 // chart is the workers held over time, both runs from the moment of the fault on,
@@ -34,17 +35,17 @@ func chart(s setting, a, b record) string {
 		fmt.Fprintf(&out, `<line class="g" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/><text x="%d" y="%.1f" text-anchor="end">%d</text>`+"\n",
 			plotLeft, plotRight, y(held), y(held), plotLeft-6, y(held)+4, held)
 	}
-	mark := func(at time.Duration, label string) {
+	mark := func(at time.Duration, top int, label string) {
 		fmt.Fprintf(&out, `<line class="g" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text x="%.1f" y="%d" text-anchor="middle">%s</text>`+"\n",
-			x(at), x(at), plotTop, plotBottom+4, x(at), plotBottom+18, label)
+			x(at), x(at), top, plotBottom+4, x(at), plotBottom+18, label)
 	}
-	mark(0, "0 s: fault")
+	mark(0, plotTop, "0 s: fault")
 	if at := a.empty.Sub(a.injected); !a.empty.IsZero() {
-		mark(at, short(at)+": no worker left")
+		mark(at, plotTop, short(at)+": no worker left")
 	}
 	if !b.lifted.IsZero() {
 		at := b.lifted.Sub(b.injected)
-		mark(at, short(at)+": lifted")
+		mark(at, plotBottom-liftedHeight, short(at)+": lifted (stack)") // the bare client's run is over by then
 	}
 	line := func(r record, class, label string) {
 		var points []string
@@ -64,7 +65,7 @@ func chart(s setting, a, b record) string {
 	}
 	line(a, "a", "bare client")
 	line(b, "b", fmt.Sprintf("watertight: at most %d", b.peak))
-	fmt.Fprintf(&out, `<text x="%d" y="%d">Drawn by go run ./cmd/demo -svg, from a run on loopback with %g missions a second.</text>`+"\n</svg>\n",
+	fmt.Fprintf(&out, `<text x="%d" y="%d">Drawn by go run ./cmd/demo -svg FILE, from a run on loopback with %g missions a second.</text>`+"\n</svg>\n",
 		plotLeft, chartHeight-8, s.missions)
 	return out.String()
 }

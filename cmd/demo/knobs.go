@@ -16,44 +16,45 @@ type knob struct {
 	flag  string
 	path  string // of the field
 	usage string
+	zero  string // what 0 means
 	field func(*policy.Policy) any
 }
 
 // knobs are the fields that can be set on the command line, by layer.
 var knobs = []knob{
-	{"connect", "Timeout.Connect", "name lookup and TCP", func(p *policy.Policy) any { return &p.Timeout.Connect }},
-	{"tls", "Timeout.TLSHandshake", "the TLS handshake", func(p *policy.Policy) any { return &p.Timeout.TLSHandshake }},
-	{"read", "Timeout.Read", "each wait for the target", func(p *policy.Policy) any { return &p.Timeout.Read }},
-	{"attempt", "Timeout.Attempt", "one attempt, to the end of its body", func(p *policy.Policy) any { return &p.Timeout.Attempt }},
-	{"total", "Timeout.Total", "all attempts and the waits between them", func(p *policy.Policy) any { return &p.Timeout.Total }},
-	{"min-throughput", "Timeout.MinThroughput", "bytes/s below which a transfer is too slow", func(p *policy.Policy) any { return &p.Timeout.MinThroughput }},
-	{"stream-idle", "Timeout.StreamIdle", "the silence of a stream or upgrade", func(p *policy.Policy) any { return &p.Timeout.StreamIdle }},
+	{"connect", "Timeout.Connect", "name lookup and TCP", "off", func(p *policy.Policy) any { return &p.Timeout.Connect }},
+	{"tls", "Timeout.TLSHandshake", "the TLS handshake", "off", func(p *policy.Policy) any { return &p.Timeout.TLSHandshake }},
+	{"read", "Timeout.Read", "each wait for the target", "off", func(p *policy.Policy) any { return &p.Timeout.Read }},
+	{"attempt", "Timeout.Attempt", "one attempt, to the end of its body", "off", func(p *policy.Policy) any { return &p.Timeout.Attempt }},
+	{"total", "Timeout.Total", "all attempts and the waits between them", "off", func(p *policy.Policy) any { return &p.Timeout.Total }},
+	{"min-throughput", "Timeout.MinThroughput", "bytes/s below which a transfer is too slow", "size earns no time", func(p *policy.Policy) any { return &p.Timeout.MinThroughput }},
+	{"stream-idle", "Timeout.StreamIdle", "the silence of a stream or upgrade", "off", func(p *policy.Policy) any { return &p.Timeout.StreamIdle }},
 
-	{"max-concurrent", "Bulkhead.MaxConcurrent", "calls at once", func(p *policy.Policy) any { return &p.Bulkhead.MaxConcurrent }},
-	{"max-wait", "Bulkhead.MaxWait", "how long a call may wait for its turn", func(p *policy.Policy) any { return &p.Bulkhead.MaxWait }},
-	{"body-idle", "Bulkhead.BodyIdle", "how long a client may pause its reading", func(p *policy.Policy) any { return &p.Bulkhead.BodyIdle }},
+	{"max-concurrent", "Bulkhead.MaxConcurrent", "calls at once", "off", func(p *policy.Policy) any { return &p.Bulkhead.MaxConcurrent }},
+	{"max-wait", "Bulkhead.MaxWait", "how long a call may wait for its turn", "refuse at once", func(p *policy.Policy) any { return &p.Bulkhead.MaxWait }},
+	{"body-idle", "Bulkhead.BodyIdle", "how long a client may pause its reading", "off", func(p *policy.Policy) any { return &p.Bulkhead.BodyIdle }},
 
-	{"window", "Breaker.Window", "how far back evidence counts", func(p *policy.Policy) any { return &p.Breaker.Window }},
-	{"min-calls", "Breaker.MinCalls", "calls that the rates need as evidence", func(p *policy.Policy) any { return &p.Breaker.MinCalls }},
-	{"failure-rate", "Breaker.FailureRate", "share of failures that opens it", func(p *policy.Policy) any { return &p.Breaker.FailureRate }},
-	{"slow-call", "Breaker.SlowCall", "age at which a call is slow", func(p *policy.Policy) any { return &p.Breaker.SlowCall }},
-	{"slow-rate", "Breaker.SlowRate", "share of slow calls that opens it", func(p *policy.Policy) any { return &p.Breaker.SlowRate }},
-	{"consecutive-failures", "Breaker.ConsecutiveFailures", "failures in a row that open it", func(p *policy.Policy) any { return &p.Breaker.ConsecutiveFailures }},
-	{"failures-in-window", "Breaker.FailuresInWindow", "failures in the window that open it", func(p *policy.Policy) any { return &p.Breaker.FailuresInWindow }},
-	{"open-for", "Breaker.OpenFor", "how long it stays open", func(p *policy.Policy) any { return &p.Breaker.OpenFor }},
-	{"open-for-max", "Breaker.OpenForMax", "up to where that doubles", func(p *policy.Policy) any { return &p.Breaker.OpenForMax }},
-	{"probes", "Breaker.HalfOpenProbes", "calls that must succeed to close it", func(p *policy.Policy) any { return &p.Breaker.HalfOpenProbes }},
+	{"window", "Breaker.Window", "how far back evidence counts", "1m", func(p *policy.Policy) any { return &p.Breaker.Window }},
+	{"min-calls", "Breaker.MinCalls", "calls that the rates need as evidence", "20, or what fits", func(p *policy.Policy) any { return &p.Breaker.MinCalls }},
+	{"failure-rate", "Breaker.FailureRate", "share of failures that opens it", "off", func(p *policy.Policy) any { return &p.Breaker.FailureRate }},
+	{"slow-call", "Breaker.SlowCall", "age at which a call is slow", "off", func(p *policy.Policy) any { return &p.Breaker.SlowCall }},
+	{"slow-rate", "Breaker.SlowRate", "share of slow calls that opens it", "off", func(p *policy.Policy) any { return &p.Breaker.SlowRate }},
+	{"consecutive-failures", "Breaker.ConsecutiveFailures", "failures in a row that open it", "off", func(p *policy.Policy) any { return &p.Breaker.ConsecutiveFailures }},
+	{"failures-in-window", "Breaker.FailuresInWindow", "failures in the window that open it", "off", func(p *policy.Policy) any { return &p.Breaker.FailuresInWindow }},
+	{"open-for", "Breaker.OpenFor", "how long it stays open", "10s", func(p *policy.Policy) any { return &p.Breaker.OpenFor }},
+	{"open-for-max", "Breaker.OpenForMax", "up to where that doubles", "no doubling", func(p *policy.Policy) any { return &p.Breaker.OpenForMax }},
+	{"probes", "Breaker.HalfOpenProbes", "calls let through, all to succeed, to close it", "3", func(p *policy.Policy) any { return &p.Breaker.HalfOpenProbes }},
 
-	{"attempts", "Retry.MaxAttempts", "of a call that may be repeated; 1: no retry", func(p *policy.Policy) any { return &p.Retry.MaxAttempts }},
-	{"retry-base", "Retry.Base", "what the wait before a retry grows from", func(p *policy.Policy) any { return &p.Retry.Base }},
-	{"retry-max", "Retry.Max", "up to where it grows", func(p *policy.Policy) any { return &p.Retry.Max }},
-	{"max-retry-after", "Retry.MaxRetryAfter", "the longest Retry-After that is waited for", func(p *policy.Policy) any { return &p.Retry.MaxRetryAfter }},
-	{"replay-body", "Retry.ReplayBody", "bytes of a request kept for a retry", func(p *policy.Policy) any { return &p.Retry.ReplayBody }},
-	{"budget", "Retry.Budget.Ratio", "retries for each call that succeeds", func(p *policy.Policy) any { return &p.Retry.Budget.Ratio }},
-	{"budget-min", "Retry.Budget.MinPerSecond", "retries a second, come what may", func(p *policy.Policy) any { return &p.Retry.Budget.MinPerSecond }},
+	{"attempts", "Retry.MaxAttempts", "of a call that may be repeated; 1: no retry", "no retry", func(p *policy.Policy) any { return &p.Retry.MaxAttempts }},
+	{"retry-base", "Retry.Base", "what the wait before a retry grows from", "no wait", func(p *policy.Policy) any { return &p.Retry.Base }},
+	{"retry-max", "Retry.Max", "up to where it grows", "no cap", func(p *policy.Policy) any { return &p.Retry.Max }},
+	{"max-retry-after", "Retry.MaxRetryAfter", "the longest Retry-After that is waited for", "-retry-max", func(p *policy.Policy) any { return &p.Retry.MaxRetryAfter }},
+	{"replay-body", "Retry.ReplayBody", "bytes of a request kept for a retry", "sent once", func(p *policy.Policy) any { return &p.Retry.ReplayBody }},
+	{"budget", "Retry.Budget.Ratio", "retries for each call that succeeds", "adds none; both 0: no bound", func(p *policy.Policy) any { return &p.Retry.Budget.Ratio }},
+	{"budget-min", "Retry.Budget.MinPerSecond", "retries a second, come what may", "adds none; both 0: no bound", func(p *policy.Policy) any { return &p.Retry.Budget.MinPerSecond }},
 
-	{"max-stale", "Fallback.MaxStale", "age up to which a stored answer may stand in", func(p *policy.Policy) any { return &p.Fallback.MaxStale }},
-	{"stale-limit", "Fallback.StaleLimit", "the same, whatever the target allows", func(p *policy.Policy) any { return &p.Fallback.StaleLimit }},
+	{"max-stale", "Fallback.MaxStale", "how long after its freshness an answer serves", "what the target grants", func(p *policy.Policy) any { return &p.Fallback.MaxStale }},
+	{"stale-limit", "Fallback.StaleLimit", "the most of that, also by the target's grant", "24h; with no -max-stale: store nothing", func(p *policy.Policy) any { return &p.Fallback.StaleLimit }},
 }
 
 // shadows are the layers that can be put in shadow mode.
@@ -156,14 +157,14 @@ func flagNames() *strings.Replacer {
 // writeKnobs lists the flags of a policy with their defaults.
 func writeKnobs(w io.Writer) {
 	p, service := policy.Default(), policy.Service()
-	fmt.Fprintf(w, "  %-22s %-46s %-8s %s\n", "", "", "default", "service")
+	fmt.Fprintf(w, "  %-22s %-46s %-8s %-8s %s\n", "", "", "default", "service", "0 means")
 	layer := ""
 	for _, k := range knobs {
 		if l, _, _ := strings.Cut(k.path, "."); l != layer {
 			layer = l
 			fmt.Fprintf(w, "  %s\n", strings.ToLower(l))
 		}
-		fmt.Fprintf(w, "  -%-21s %-46s %-8s %s\n", k.flag, k.usage, shown(k.field(&p)), shown(k.field(&service)))
+		fmt.Fprintf(w, "  -%-21s %-46s %-8s %-8s %s\n", k.flag, k.usage, shown(k.field(&p)), shown(k.field(&service)), k.zero)
 	}
 }
 

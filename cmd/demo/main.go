@@ -124,6 +124,15 @@ const longest = 75 * time.Second
 // it is then played again at half the speed, as long as there is time.
 func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer, svg string) (int, error) {
 	start := time.Now()
+	var drawing *os.File
+	if svg != "" { // nobody wants to watch for 40 s and be told then
+		f, err := os.OpenFile(svg, os.O_CREATE|os.O_WRONLY, 0o644) // what it holds stays until there is better
+		if err != nil {
+			return exitFailed, fmt.Errorf("-svg: %w", err)
+		}
+		defer func() { _ = f.Close() }()
+		drawing = f
+	}
 	for {
 		v.scene(s)
 		a, err := runBare(ctx, s, v)
@@ -138,18 +147,28 @@ func runBoth(ctx context.Context, s setting, v *view, stdout io.Writer, svg stri
 		slower := s.faster(0.5)
 		failed := failures(all)
 		if len(failed) == 0 || !a.disturbed() && !b.disturbed() || time.Since(start)+slower.takes() > longest {
-			if svg != "" {
-				if err := os.WriteFile(svg, []byte(chart(s, a, b)), 0o644); err != nil {
-					return exitFailed, err
+			code, err := show(v, stdout, s, a, b, all, time.Since(start))
+			if drawing != nil {
+				if failed := draw(drawing, chart(s, a, b)); failed != nil {
+					return exitFailed, errors.Join(err, failed)
 				}
 			}
-			return show(v, stdout, s, a, b, all, time.Since(start))
+			return code, err
 		}
 		v.print("\n" + v.look.red("Did not hold: "+strings.Join(failed, "; ")+".") + fmt.Sprintf(`
 But the machine kept us waiting for %s of %s, so that says nothing. Again, at half the speed.
 `, short(a.lost()+b.lost()), short(a.took()+b.took())))
 		s = slower
 	}
+}
+
+// draw makes a picture all that a file holds.
+func draw(f *os.File, picture string) error {
+	_ = f.Truncate(0) // what is no plain file need not take it
+	if _, err := f.WriteString(picture); err != nil {
+		return fmt.Errorf("-svg: %w", err)
+	}
+	return nil
 }
 
 // show shows what two runs came to, and returns the exit code.

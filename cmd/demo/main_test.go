@@ -88,6 +88,9 @@ func TestHelpGoesToStdout(t *testing.T) {
 		if !strings.Contains(out.String(), "  -"+k.flag+" ") {
 			t.Errorf("-%s is not in the help", k.flag)
 		}
+		if k.zero == "" {
+			t.Errorf("-%s does not say what 0 means", k.flag)
+		}
 	}
 }
 
@@ -148,6 +151,58 @@ func TestBothRunsHoldTheirClaims(t *testing.T) {
 	}
 	if strings.Contains(out.String(), "\x1b") {
 		t.Error("escapes in what is no terminal")
+	}
+}
+
+func TestAFileThatCannotBeDrawnIntoIsToldBeforeTheRun(t *testing.T) {
+	var out, errs bytes.Buffer
+	svg := filepath.Join(t.TempDir(), "no", "such.svg")
+	if code := run(t.Context(), []string{"-svg", svg}, &out, &errs); code != exitFailed || out.Len() > 0 || !strings.Contains(errs.String(), "-svg: open "+svg) {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, &out, &errs)
+	}
+}
+
+func TestADrawingReplacesWhatItsFileHeld(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "demo.svg")
+	if err := os.WriteFile(name, []byte("something long and old"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := draw(f, "new"); err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	if b, err := os.ReadFile(name); string(b) != "new" || err != nil {
+		t.Errorf("%q, %v", b, err)
+	}
+	if err := draw(f, "closed"); err == nil || !strings.Contains(err.Error(), "-svg: write "+name) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The run was watched for 40 s: what it came to is told, whatever becomes of the
+// picture.
+func TestClaimsAreToldWhereTheDrawingFails(t *testing.T) {
+	const full = "/dev/full"
+	if _, err := os.Stat(full); err != nil {
+		t.Skip(err)
+	}
+	var out bytes.Buffer
+	code, err := runBoth(t.Context(), small(), &view{}, &out, full)
+	if code != exitFailed || err == nil || !strings.Contains(err.Error(), "-svg: write "+full) || !strings.Contains(out.String(), `"claims"`) {
+		t.Errorf("exit code %d, %v, %s", code, err, &out)
+	}
+}
+
+func TestTheChartTellsWhoseMomentsItMarks(t *testing.T) {
+	drawn := chart(scene(), goodBare(), goodStack())
+	for _, want := range []string{">4.00 s: no worker left<", ">8.00 s: lifted (stack)<", "demo -svg FILE,"} {
+		if !strings.Contains(drawn, want) {
+			t.Errorf("%q is missing in\n%s", want, drawn)
+		}
 	}
 }
 

@@ -31,11 +31,13 @@ const proxyUsage = `Put the stack in front of any HTTP service, to try it on rea
   -expose         let -listen be where others can reach it
   -keep-host      send the client's Host, not the target's
   -grace 10s      how long calls may go on when interrupted
-  -policy NAME    what the flags below start from: default or service
+  -policy NAME    what the flags below start from: default, which is what it is
+                  when left out, or service
   -shadow LAYERS  only report what these layers would do: all, or some of
                   timeout,bulkhead,breaker,retry,fallback
 
-0 switches a limit off.
+Breaker transitions are logged as they happen, and the counts of all calls when
+it is interrupted. There is no status endpoint.
 
 `
 
@@ -188,8 +190,9 @@ func (p *proxy) serve(ctx context.Context) error {
 	<-served
 	for _, h := range p.stack.Snapshot() {
 		n := h.Counts
-		p.log.Info("proxy stopped", "host", h.Host, "calls", n.Calls, "attempts", n.Attempts, "failures", n.Failure,
-			"refused", n.RefusedOpen+n.RefusedHalfOpen+n.Rejected, "stale", n.Stale)
+		p.log.Info("proxy stopped", "host", h.Host, "breaker", h.State.String(), "calls", n.Calls, "attempts", n.Attempts,
+			"failures", n.Failure, "retries", n.Retries, "refused", n.RefusedOpen+n.RefusedHalfOpen, "rejected", n.Rejected,
+			"stale", n.Stale, "leaked", n.Leaked)
 	}
 	return p.stack.Close()
 }

@@ -345,8 +345,8 @@ func TestProxyLetsCallsEndWhenInterrupted(t *testing.T) {
 	if err := <-p.stopped; err != nil {
 		t.Error(err)
 	}
-	if !strings.Contains(p.log.String(), "proxy stopped") {
-		t.Error(p.log.String())
+	if log := p.log.String(); !strings.Contains(log, "proxy stopped") || !strings.Contains(log, " calls=1 ") || !strings.Contains(log, " rejected=0 ") {
+		t.Error(log)
 	}
 }
 
