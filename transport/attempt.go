@@ -53,6 +53,7 @@ type attempt struct {
 	stream    bool           // exempt from all limits but those on connecting and StreamIdle
 	shadowed  bool           // a limit in shadow mode was reported
 	idled     bool           // it was found to be forgotten
+	leaked    string         // how
 	closed    bool           // the body was closed, by the caller or for being forgotten
 	readErr   error          // what reads of the body give from now on
 	resp      *http.Response // the base's
@@ -217,30 +218,34 @@ func (a *attempt) end(how ending, err error) {
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty
-	resp, handed := a.resp, a.handed
+	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
 	}
 	a.mu.Unlock()
 
-	verdict, slow := a.finish(how, err, now)
-	if h.t.observer != nil {
-		h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
-			Duration: duration, Status: statusOf(resp), Err: err})
-		if handed != nil {
-			handed.end(statusOf(resp), err)
-		}
+	// Give back first, tell afterwards: a Classify or a listener may take its time,
+	// or end its goroutine.
+	defer h.release() // the host is not to be dropped before its verdict
+	a.giveBack(how)
+	verdict, slow := a.judge(how, err, now)
+	if h.t.observer == nil {
+		return
+	}
+	if expired != nil {
+		a.call.tellTimeout(expired, a.number, false)
+	}
+	if how == endLeaked {
+		a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
+	}
+	h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
+		Duration: duration, Status: statusOf(resp), Err: err})
+	if handed != nil {
+		handed.end(statusOf(resp), err)
 	}
 }
 
-// finish settles the verdict and gives everything back, even if a Classify ends its
-// goroutine.
-func (a *attempt) finish(how ending, err error, now time.Duration) (policy.Verdict, bool) {
-	defer a.giveBack(how)
-	return a.judge(how, err, now)
-}
-
-// giveBack returns what the attempt holds.
+// giveBack returns what the attempt holds of its host.
 func (a *attempt) giveBack(how ending) {
 	h := a.call.h
 	a.mu.Lock()
@@ -258,7 +263,6 @@ func (a *attempt) giveBack(how ending) {
 	if !(how == endHeaders && pool == nil) && !(how == endEOF && sending) { // net/http has let go of an upgraded connection
 		a.stop()
 	}
-	h.release()
 }
 
 // unwritable reports whether a request cannot be written, which net/http finds out

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"net"
@@ -219,7 +220,11 @@ func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
 func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
 
 func (p *pool) put() {
-	p.parked.Add(1)
+	most := cmp.Or(p.transport.MaxIdleConnsPerHost, http.DefaultMaxIdleConnsPerHost)
+	if p.parked.Add(1) > int64(most) { // some were closed unseen
+		p.parked.Add(-1)
+		return
+	}
 	if p.idle.add(1) {
 		p.h.t.shedIdle(p)
 	}
@@ -266,7 +271,7 @@ func (h *host) newPool(single bool) *pool {
 		tr.IdleConnTimeout = sweepIdle // where no call sweeps
 	}
 	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
-		tr.MaxIdleConnsPerHost = n
+		tr.MaxIdleConnsPerHost = min(n, int(h.t.idle.max))
 	}
 	if tr.HTTP2 == nil {
 		tr.HTTP2 = &http.HTTP2Config{}

@@ -162,9 +162,10 @@ func (b *body) got(p []byte, err error) error {
 		return err
 	}
 	a.clock.shift(now, phaseIdle, a.clock.uploading)
-	a.capture.Write(p)
+	capture := a.capture
 	if err == nil {
 		a.mu.Unlock()
+		capture.Write(p)
 		return nil
 	}
 	how := endBroken
@@ -172,9 +173,7 @@ func (b *body) got(p []byte, err error) error {
 		how, err = endEOF, nil
 		if a.resp.Trailer != nil {
 			b.resp.Trailer = a.resp.Trailer
-			a.capture.Trailers()
 		}
-		a.capture.Complete(true)
 		a.readErr = io.EOF
 	} else {
 		if a.expired != nil {
@@ -184,11 +183,27 @@ func (b *body) got(p []byte, err error) error {
 	}
 	readErr := a.readErr
 	a.mu.Unlock()
+	capture.Write(p)
 	a.end(how, err)
 	if how == endEOF {
+		b.store(true)
 		b.cleanup.Stop()
 	}
 	return readErr
+}
+
+// store ends what is kept of the body. The Store may be the caller's own: no lock
+// is held, and everything was given back before.
+func (b *body) store(eof bool) {
+	b.a.mu.Lock()
+	capture := b.a.capture
+	b.a.capture = nil
+	trailers := len(b.a.resp.Trailer) > 0
+	b.a.mu.Unlock()
+	if trailers {
+		capture.Trailers()
+	}
+	capture.Complete(eof)
 }
 
 // Close ends the attempt. A body whose end is as good as there is read to it, so
@@ -211,12 +226,8 @@ func (b *body) Close() error {
 	}
 	err := a.resp.Body.Close()
 	if open {
-		a.mu.Lock()
-		if !a.ended {
-			a.capture.Complete(eof)
-		}
-		a.mu.Unlock()
 		a.end(endClosed, nil)
+		b.store(eof)
 	}
 	b.cleanup.Stop()
 	return err
@@ -238,12 +249,12 @@ func (b *body) drain() bool {
 		n, err := a.resp.Body.Read(buf)
 		total += n
 		a.mu.Lock()
-		a.capture.Write(buf[:n])
+		capture := a.capture
 		if err == io.EOF && a.resp.Trailer != nil {
 			b.resp.Trailer = a.resp.Trailer
-			a.capture.Trailers()
 		}
 		a.mu.Unlock()
+		capture.Write(buf[:n])
 		if err != nil {
 			return err == io.EOF
 		}
@@ -320,7 +331,7 @@ func (a *attempt) leak(why string) {
 		a.mu.Unlock()
 		return
 	}
-	a.closed, a.idled = !shadow, true
+	a.closed, a.idled, a.leaked = !shadow, true, why
 	if shadow {
 		a.mu.Unlock()
 		h.counts.leaked.Add(1)
@@ -333,7 +344,6 @@ func (a *attempt) leak(why string) {
 	h.counts.leaked.Add(1)
 	a.stop()
 	a.closeBase()
-	defer a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number})
 	a.end(endLeaked, nil)
 }
 
@@ -375,6 +385,8 @@ func keep(resp *http.Response, c *cache.Capture) {
 		return
 	}
 	b.a.mu.Lock()
-	b.a.capture = c
+	if !b.a.stream { // which has no end worth waiting for
+		b.a.capture = c
+	}
 	b.a.mu.Unlock()
 }

@@ -68,8 +68,9 @@ type breaker struct {
 	policy policy.Breaker
 	on     bool // some trigger is set
 
-	word  atomic.Uint64 // generation << 3 | state
-	until atomic.Int64  // when an open breaker lets probes through, on the clock
+	word  atomic.Uint64        // generation << 3 | state
+	until atomic.Int64         // when an open breaker lets probes through, on the clock
+	trip  atomic.Pointer[trip] // the last one
 
 	mu          sync.Mutex // guards what follows
 	machine     *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -78,13 +79,17 @@ type breaker struct {
 	window      *window
 	consecutive int
 	reopens     int
-	opened      time.Duration
-	evidence    *Evidence // of the last trip
-	last        string    // what the last failure was
+	last        string // what the last failure was
 	blind       bool
 	recent      []Transition
 	queue       []*Transition // to be delivered
 	delivering  bool
+}
+
+// trip is why and when a breaker opened.
+type trip struct {
+	at       time.Time
+	evidence Evidence
 }
 
 // ticket is what admission hands to an attempt.
@@ -208,11 +213,11 @@ func (b *breaker) refusal(sent int) *Error {
 
 // refuse makes the error of a refusal, after so many attempts that were sent.
 func (b *breaker) refuse(s State, wait time.Duration, sent int) *Error {
-	b.mu.Lock()
-	evidence, opened := b.evidence, b.opened
-	b.mu.Unlock()
-	return &Error{Kind: ErrBreakerOpen, Host: b.h.name, Layer: LayerBreaker, Attempts: sent, State: s,
-		Opened: b.h.t.wall(opened), RetryIn: wait, Evidence: evidence}
+	e := &Error{Kind: ErrBreakerOpen, Host: b.h.name, Layer: LayerBreaker, Attempts: sent, State: s, RetryIn: wait}
+	if t := b.trip.Load(); t != nil {
+		e.Opened, e.Evidence = t.at, &t.evidence
+	}
+	return e
 }
 
 // probe asks the machine of a breaker that is half-open, or whose wait is over.
@@ -252,8 +257,7 @@ func (b *breaker) changed(now time.Duration, e Evidence, retryAfter time.Duratio
 			} else {
 				b.reopens = 0
 			}
-			b.opened = now
-			b.evidence = &e
+			b.trip.Store(&trip{b.h.t.wall(now), e})
 			b.until.Store(int64(now + b.policy.OpenDelay(b.reopens, retryAfter, random())))
 			b.set(Open, now, e)
 		case gobreaker.StateHalfOpen:
@@ -312,7 +316,7 @@ func (b *breaker) force(to State, trigger string) {
 		b.forget()
 		b.reopens = 0
 		if to == ForcedOpen {
-			b.opened, b.evidence = now, &e
+			b.trip.Store(&trip{b.h.t.wall(now), e})
 		}
 		b.set(to, now, e)
 	} else if to == Closed { // no transition, but evidence to forget, and that of calls in flight

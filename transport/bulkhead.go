@@ -81,8 +81,7 @@ func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, wait *time.Dura
 	begun := b.h.t.now()
 	defer func() { *wait -= b.h.t.now() - begun }()
 	if left := c.leftOfTotal(begun); left < *wait {
-		return b.await(a, permits, left, c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "queue",
-			Limit: c.timeout.Total, Knob: "Timeout.Total"}))
+		return b.await(a, permits, left, c.totalTimeout("queue"))
 	}
 	return b.await(a, permits, *wait, c.error(full))
 }
@@ -119,7 +118,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	switch {
 	case e.Kind == ErrTotalTimeout:
 		reason = "deadline"
-		b.h.counts.timeout(e)
+		a.call.timedOut(e, a.number, false)
 	case e.Limit > 0:
 		reason = "wait_timeout"
 	}

@@ -92,9 +92,9 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 // refused is a call that never sets out.
 func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error) {
 	h.counts.calls.Add(1)
-	h.counts.refused(refusal.State)
 	closeBody(req)
 	if h.fallback == nil {
+		h.counts.refused(refusal.State)
 		return nil, refusal
 	}
 	return h.fallback.refused(req, refusal)

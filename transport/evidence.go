@@ -112,10 +112,15 @@ func (a *attempt) counted() policy.Verdict { return policy.Verdict(a.settled.Loa
 
 // settle counts the verdict on an attempt, once.
 func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
-	if !a.ticket.governed || !a.count(v) {
+	if !a.count(v) {
 		return
 	}
-	b.h.counts.verdict(v)
+	if a.wasSent() {
+		b.h.counts.verdict(v)
+	}
+	if !a.ticket.governed {
+		return
+	}
 	var last string // what asks the error or the caller's context is not done under mu
 	if v == policy.Failure {
 		last = failureName(resp, err)

@@ -85,13 +85,15 @@ func Example_perHost() {
 	// telemetry.internal:8443 closed 5 sent 0 refused
 }
 
-// What to branch on: a refusal means that nothing was sent.
+// What to branch on: whether anything was sent. Only refusals and connections that
+// were not made in time say that nothing was; after any other error the host may
+// have acted.
 func Example_errors() {
 	p := policy.Service()
 	p.Breaker.ConsecutiveFailures = 1
 	rt := transport.Must(transport.New(transport.Config{
 		Default: p,
-		Base:    transporttest.NewBase(transporttest.Step{Status: http.StatusBadGateway}), // an outage
+		Base:    transporttest.NewBase(transporttest.Step{Fault: transporttest.Reset}), // an outage
 		Logger:  slog.New(slog.DiscardHandler),
 	}))
 	defer rt.Close()
@@ -100,28 +102,107 @@ func Example_errors() {
 	charge := func() string {
 		resp, err := client.Post("https://payments.internal/charge", "text/plain", strings.NewReader("42 EUR"))
 		switch {
-		case errors.Is(err, transport.ErrBreakerOpen), errors.Is(err, transport.ErrBulkheadFull):
+		case err == nil:
+			defer resp.Body.Close()
+			return resp.Status
+		case errors.Is(err, transport.ErrBreakerOpen), errors.Is(err, transport.ErrBulkheadFull),
+			errors.Is(err, transport.ErrConnectTimeout), errors.Is(err, transport.ErrTLSTimeout):
 			return "not sent: put it into the queue"
-		case errors.Is(err, context.DeadlineExceeded):
-			return "sent, and no answer: ask later what became of it"
-		case err != nil:
-			return "failed: " + err.Error()
+		default: // a deadline, a reset, and whatever else there is
+			return "unknown: ask later what became of it"
 		}
-		defer resp.Body.Close()
-		return resp.Status
 	}
 	fmt.Println(charge())
 	fmt.Println(charge())
+	// Output:
+	// unknown: ask later what became of it
+	// not sent: put it into the queue
+}
 
-	_, err := client.Get("https://payments.internal/")
-	var why *transport.Error
-	if errors.As(err, &why) {
-		fmt.Printf("%s is %s: %s\n", why.Host, why.State, why.Evidence)
+// Why a call failed, and what to do about it, is in the Error.
+func Example_why() {
+	slow := policy.Policy{Timeout: policy.Timeout{Read: 10 * time.Millisecond}}
+	broken := policy.Service()
+	broken.Breaker.ConsecutiveFailures = 1
+	base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang}, transporttest.Step{Status: http.StatusBadGateway})
+	rt := transport.Must(transport.New(transport.Config{
+		Hosts:  map[string]policy.Policy{"reports.internal": slow, "payments.internal": broken},
+		Base:   base,
+		Logger: slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+
+	explain := func(err error) string {
+		var why *transport.Error
+		switch {
+		case !errors.As(err, &why):
+			return "not from the stack"
+		case why.RetryIn > 0: // an open breaker: when to try again, and what opened it
+			return fmt.Sprintf("%s is %s: %s", why.Host, why.State, why.Evidence)
+		case why.Knob != "": // a limit, or a full bulkhead: which, and where it is set
+			return fmt.Sprintf("%s: %s took more than %v, see %s", why.Host, why.Phase, why.Limit, why.Knob)
+		}
+		return why.Error()
+	}
+	_, err := rt.Client().Get("https://reports.internal/")
+	fmt.Println(explain(err))
+	resp, err := rt.Client().Post("https://payments.internal/", "text/plain", strings.NewReader("42 EUR"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = resp.Body.Close() // a 502 opens the breaker
+	_, err = rt.Client().Get("https://payments.internal/")
+	fmt.Println(explain(err))
+	// Output:
+	// reports.internal:443: response_header took more than 10ms, see Timeout.Read
+	// payments.internal:443 is open: 1 failures in a row, last: status 502
+}
+
+// printer is an Observer.
+type printer struct{}
+
+func (printer) Start(ctx context.Context, s transport.Start) context.Context {
+	return ctx // or one with a span, whose traceparent goes into s.Header of an attempt
+}
+
+func (printer) Observe(_ context.Context, e transport.Event) {
+	switch e.Kind {
+	case transport.CallEnd:
+		fmt.Println(e.Host, e.Outcome, e.Status)
+	case transport.TransitionEvent:
+		fmt.Println(e.Host, e.Transition.From, "->", e.Transition.To, "by", e.Transition.Evidence.Trigger)
+	}
+}
+
+// An Observer is told of what happens, for metrics and traces; a Snapshot is how
+// things are.
+func Example_observer() {
+	p := policy.Service()
+	p.Breaker.ConsecutiveFailures = 2
+	rt := transport.Must(transport.New(transport.Config{
+		Default:  p,
+		Base:     transporttest.NewBase(transporttest.Step{Status: http.StatusBadGateway}), // an outage
+		Observer: printer{},
+		Logger:   slog.New(slog.DiscardHandler),
+	}))
+	defer rt.Close()
+	for range 3 {
+		if resp, err := rt.Client().Post("https://orders.internal/", "text/plain", strings.NewReader("x")); err == nil {
+			_ = resp.Body.Close()
+		}
+	}
+	for _, h := range rt.Snapshot() {
+		fmt.Println(h.Host, h.State, "after", h.Trip)
+		fmt.Println(h.InFlight, "of", h.MaxConcurrent, "permits held;", h.Counts.Failure, "failed,", h.Counts.RefusedOpen, "refused")
 	}
 	// Output:
-	// 502 Bad Gateway
-	// not sent: put it into the queue
-	// payments.internal:443 is open: 1 failures in a row, last: status 502
+	// orders.internal:443 error 502
+	// orders.internal:443 closed -> open by consecutive_failures
+	// orders.internal:443 error 502
+	// orders.internal:443 rejected 0
+	// orders.internal:443 open after 2 failures in a row, last: status 502
+	// 0 of 20 permits held; 2 failed, 1 refused
 }
 
 // A stored answer says that it is one, as of when, and why it was served.

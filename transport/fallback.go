@@ -92,6 +92,7 @@ func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, e
 	if stored := f.begin(&x, req); stored != nil {
 		return stored, nil
 	}
+	f.h.counts.refused(refusal.State)
 	instead, kind, _ := f.instead(req, &x, callOf(req.Context()).NoStale, 0, nil, refusal)
 	if instead == nil {
 		return nil, refusal
@@ -155,7 +156,7 @@ func complete(made *http.Response, req *http.Request) *http.Response {
 	if r.ProtoMajor == 0 {
 		r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	}
-	if r.Header == nil {
+	if r.Header = r.Header.Clone(); r.Header == nil {
 		r.Header = http.Header{}
 	}
 	if r.Body == nil {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -85,7 +86,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			}
 			// What the host said last is the answer.
 			r.suppress(a, obstacleOf(err), reason, 0)
-			return last.restore(c, err)
+			return last.restore(c)
 		}
 		a = next
 	}
@@ -109,7 +110,7 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 	if resp != nil {
 		if after, ok := policy.RetryAfter(resp.Header, time.Now()); ok {
 			if delay, ok = r.policy.RetryAfterDelay(delay, after, random()); !ok {
-				return 0, "deadline"
+				return 0, "retry_after"
 			}
 		}
 	}
@@ -188,9 +189,9 @@ func (a *attempt) wasSent() bool {
 
 // leftOfTotal is the call's, while the answer of its last attempt is still open.
 func (a *attempt) leftOfTotal(now time.Duration) time.Duration {
-	left := a.call.leftOfTotal(now)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	left := a.call.leftOfTotal(now)
 	if a.ended {
 		return left
 	}
@@ -265,13 +266,7 @@ func (c *call) attempted(err error) error {
 	if err == nil {
 		return nil
 	}
-	if e, ok := err.(*Error); ok {
-		if e.Kind != nil {
-			e.Attempts = c.sent
-		}
-		return err
-	}
-	if c.sent < 2 || c.gone() != nil {
+	if _, ours := err.(*Error); ours || c.sent < 2 || c.gone() != nil {
 		return err
 	}
 	return &Error{Host: c.h.name, Layer: LayerRetry, Attempts: c.sent, Err: err}
@@ -296,9 +291,8 @@ func (c *call) wait(d time.Duration) error {
 	if left > d {
 		return nil
 	}
-	e := c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: c.timeout.Total, Knob: "Timeout.Total"})
-	c.h.counts.timeout(e)
-	c.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: c.sent, Phase: e.Phase, Limit: e.Limit})
+	e := c.totalTimeout("total")
+	c.timedOut(e, c.sent, false)
 	return e
 }
 
@@ -310,10 +304,10 @@ const (
 
 // outcome is what an attempt came to, kept while it is retried.
 type outcome struct {
-	resp  *http.Response
-	err   error
-	body  []byte
-	whole bool
+	resp *http.Response
+	err  error
+	body []byte
+	cut  error // what came after body, if that is not all
 }
 
 // discard reads a response to its end, if that is near, so that its connection
@@ -327,25 +321,30 @@ func (a *attempt) discard(resp *http.Response, err error) outcome {
 	a.discarded = true
 	a.mu.Unlock()
 	stop := time.AfterFunc(discardTime, a.interrupt)
-	body, err := io.ReadAll(io.LimitReader(resp.Body, discardBytes+1))
+	o.body, o.cut = io.ReadAll(io.LimitReader(resp.Body, discardBytes+1))
 	stop.Stop()
 	_ = resp.Body.Close()
 	a.stop() // an upload that goes on
-	o.body, o.whole = body, err == nil && len(body) <= discardBytes
+	if o.cut != nil || len(o.body) > discardBytes {
+		o.cut = io.ErrUnexpectedEOF
+	}
 	return o
 }
 
-// restore returns the outcome after all; where it cannot, the given error.
-func (o outcome) restore(c *call, err error) (*http.Response, error) {
-	switch {
-	case o.err != nil:
+// restore returns the outcome after all, with as much of its body as was read: a
+// response is not turned into an error.
+func (o outcome) restore(c *call) (*http.Response, error) {
+	if o.err != nil {
 		return nil, c.attempted(o.err)
-	case o.whole:
-		o.resp.Body = io.NopCloser(bytes.NewReader(o.body))
-		return o.resp, nil
 	}
-	return nil, c.attempted(err)
+	o.resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(o.body), failing{cmp.Or(o.cut, io.EOF)}))
+	return o.resp, nil
 }
+
+// failing reads nothing but an error.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 // budget bounds the retries of a host together.
 type budget struct {

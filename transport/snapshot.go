@@ -83,7 +83,7 @@ type HostSnapshot struct {
 	Since       time.Time     // when State began; zero for a breaker that never moved
 	RetryIn     time.Duration // until probes are let through; zero unless Open
 	Window      Evidence      // what the window holds now
-	Trip        *Evidence     // of the last trip; nil if there was none
+	Trip        *Evidence     // why it last opened, by a trip or by hand; nil if it never did
 	Transitions []Transition  // the last ones, the oldest first
 
 	InFlight      int     // calls that hold a permit, or would in shadow mode; 0 where nothing bounds them
@@ -141,7 +141,9 @@ func (h *host) snapshot() HostSnapshot {
 			s.State, s.Since = HalfOpen, h.t.wall(time.Duration(b.until.Load()))
 		}
 	}
-	s.Trip = b.evidence
+	if t := b.trip.Load(); t != nil {
+		s.Trip = &t.evidence
+	}
 	if b.window != nil {
 		whole := b.window.whole(now)
 		s.Window = b.found(&whole, "", 0)

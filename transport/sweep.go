@@ -53,8 +53,7 @@ func (t *Transport) shedIdle(newest *pool) {
 	}
 	m.broom += sweepHosts
 	m.mu.Unlock()
-	if oldest == nil {
-		oldest = newest
+	if oldest != nil { // newest alone keeps within the bound
+		oldest.close()
 	}
-	oldest.close()
 }

@@ -59,7 +59,7 @@ func (l *spent) RoundTrip(req *http.Request) (*http.Response, error) {
 		return l.next.RoundTrip(req)
 	}
 	closeBody(req)
-	e := c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: "total", Limit: c.timeout.Total, Knob: "Timeout.Total"})
+	e := c.totalTimeout("total")
 	c.timedOut(e, 0, false)
 	return nil, e
 }
@@ -275,12 +275,24 @@ func (a *attempt) tick() {
 		a.judgeLease(now)
 	}
 	if due.expired != nil {
-		a.call.timedOut(due.expired, a.number, !kill)
+		h.counts.timeout(due.expired)
+		if !kill { // else end tells
+			a.call.tellTimeout(due.expired, a.number, true)
+		}
 	}
 }
 
 // timedOut counts a limit that fired on an attempt, or on none, and tells of it.
 func (c *call) timedOut(e *Error, attempt int, shadow bool) {
 	c.h.counts.timeout(e)
+	c.tellTimeout(e, attempt, shadow)
+}
+
+func (c *call) tellTimeout(e *Error, attempt int, shadow bool) {
 	c.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: attempt, Phase: e.Phase, Limit: e.Limit, Shadow: shadow})
+}
+
+// totalTimeout is the error of a call that has used up Total.
+func (c *call) totalTimeout(phase string) *Error {
+	return c.error(&Error{Kind: ErrTotalTimeout, Layer: LayerTimeout, Phase: phase, Limit: c.timeout.Total, Knob: "Timeout.Total"})
 }
