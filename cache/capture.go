@@ -12,9 +12,10 @@ type chunk [chunkSize]byte
 
 // Capture collects the body of an answer while its caller reads it, and stores both when the body is known to
 // be whole (RFC 9111 section 3.3). Every method may be called on a nil Capture, at any time, from any
-// goroutine; once it is settled, by Complete, Discard or Trailers, the rest does nothing.
+// goroutine; once it is settled, by Complete, Discard, Trailers or too long a body, the rest does nothing. It is settled
+// before the [Store] is called, so that one that blocks or panics holds up nobody else.
 type Capture struct {
-	mu sync.Mutex // guards all below
+	mu sync.Mutex // guards all below; the Store is not called under it
 
 	entry  *Entry // without its body; nil once settled
 	size   int64  // bytes of body seen
@@ -33,16 +34,25 @@ func (c *Capture) Write(p []byte) (int, error) {
 	if c == nil {
 		return len(p), nil
 	}
+	if e := c.write(p); e != nil {
+		e.owner.replace(e)
+	}
+	return len(p), nil
+}
+
+// write is Write but for the Store. It returns the entry of a good answer that is too long to be stored, which removes
+// the older one like any other.
+func (c *Capture) write(p []byte) *Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry == nil {
-		return len(p), nil
+		return nil
 	}
 	at := c.size
 	c.size += int64(len(p))
 	switch {
 	case c.size > c.limit:
-		c.refuse()
+		return c.settle()
 	case c.length >= 0 && c.size > c.length:
 		c.settle()
 	case c.prior != nil:
@@ -56,7 +66,7 @@ func (c *Capture) Write(p []byte) (int, error) {
 	default:
 		c.keep(p, at)
 	}
-	return len(p), nil
+	return nil
 }
 
 // keep appends p, which begins at offset at.
@@ -113,50 +123,56 @@ func (c *Capture) Complete(eof bool) {
 	if c == nil {
 		return
 	}
+	if e := c.complete(eof); e != nil {
+		e.owner.commit(e)
+	}
+}
+
+// complete is Complete but for the Store. It returns the entry with its body, or nil if that is not whole.
+func (c *Capture) complete(eof bool) *Entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry == nil {
-		return
+		return nil
 	}
-	if c.size == c.length || eof && c.length < 0 {
-		c.entry.body = c.whole()
-		c.entry.owner.commit(c.entry)
+	if c.size != c.length && !(eof && c.length < 0) {
+		c.settle()
+		return nil
 	}
-	c.settle()
+	body := c.whole()
+	e := c.settle()
+	e.body = body
+	return e
 }
 
-// Discard forgets the answer, for any error. What was stored before stays.
-func (c *Capture) Discard() {
-	if c == nil {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.settle()
-}
+// Discard forgets the answer, for any error, and for a stream, of which a recording is no answer: that a body is one is for
+// the caller to know. What was stored before stays.
+func (c *Capture) Discard() { c.detach() }
 
 // Trailers tells that trailers arrived after the body. An answer is not whole without its trailers, and they are not
 // stored, so the answer is not either; it still removes what it supersedes.
 func (c *Capture) Trailers() {
+	if e := c.detach(); e != nil {
+		e.owner.replace(e)
+	}
+}
+
+// detach settles c and returns its entry, nil if it was settled already.
+func (c *Capture) detach() *Entry {
 	if c == nil {
-		return
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refuse()
+	return c.settle()
 }
 
-// refuse ends the capture of a good answer that cannot be stored, which removes the older one like any other.
-func (c *Capture) refuse() {
-	if c.entry != nil {
-		c.entry.owner.replace(c.entry)
-	}
-	c.settle()
-}
-
-func (c *Capture) settle() {
+// settle lets go of all that c holds and returns the entry.
+func (c *Capture) settle() *Entry {
+	e := c.entry
 	for _, chunk := range c.chunks {
-		c.entry.owner.chunks.Put(chunk)
+		e.owner.chunks.Put(chunk)
 	}
 	c.entry, c.prior, c.buf, c.chunks = nil, nil, nil, nil
+	return e
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/watertight-go/watertight/cache"
 )
@@ -235,4 +236,112 @@ func TestACaptureMayBeClosedWhileItIsWritten(t *testing.T) {
 		wg.Wait()
 	}
 	c.servesNothing(t, get(), minutes)
+}
+
+// foreign is a Store of somebody else's, which does something of its own first. Both are nil while a test prepares.
+type foreign struct {
+	*cache.Memory
+	onPut, onLookup func()
+}
+
+func (f *foreign) Put(e *cache.Entry) bool {
+	if f.onPut != nil {
+		f.onPut()
+	}
+	return f.Memory.Put(e)
+}
+
+func (f *foreign) Lookup(k cache.Key, p cache.Partition) []*cache.Entry {
+	if f.onLookup != nil {
+		f.onLookup()
+	}
+	return f.Memory.Lookup(k, p)
+}
+
+func newForeign(t *testing.T) (*foreign, client) {
+	t.Helper()
+	store, err := cache.NewMemory(cache.Config{MaxEntryBytes: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := &foreign{Memory: store}
+	return f, client{cache.New(f), store}
+}
+
+// settling are the ways in which a Capture comes to call its Store.
+var settling = map[string]func(*cache.Capture){
+	"complete": func(c *cache.Capture) { c.Complete(true) },
+	"trailers": func(c *cache.Capture) { c.Trailers() },
+	"too long": func(c *cache.Capture) { c.Write(make([]byte, 101)) },
+}
+
+// The Store was once called under the lock of the Capture, where one that waits for another call waits for ever.
+func TestACaptureIsNotLockedWhileTheStoreIsCalled(t *testing.T) {
+	for name, settle := range settling {
+		t.Run(name, func(t *testing.T) {
+			store, c := newForeign(t)
+			capture := c.capture(t, chunked(answer(200, "hello")))
+			called := 0
+			others := func() {
+				called++
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					capture.Write([]byte("more"))
+					if capture.NeedsEnd() {
+						t.Error("not settled before the Store is called")
+					}
+					capture.Complete(true)
+					capture.Trailers()
+					capture.Discard()
+				}()
+				select {
+				case <-done:
+				case <-time.After(10 * time.Second):
+					t.Error("locked while the Store is called")
+				}
+			}
+			store.onPut, store.onLookup = others, others
+			settle(capture)
+			if called != 1 {
+				t.Errorf("the Store was called %d times", called)
+			}
+		})
+	}
+}
+
+func TestACaptureIsSettledByAStoreThatPanics(t *testing.T) {
+	for name, settle := range settling {
+		t.Run(name, func(t *testing.T) {
+			store, c := newForeign(t)
+			capture := c.capture(t, chunked(answer(200, "hello")))
+			calls := 0
+			panics := func() {
+				calls++
+				panic("store")
+			}
+			store.onPut, store.onLookup = panics, panics
+			func() {
+				defer func() {
+					if recover() != "store" {
+						t.Error("the panic is lost")
+					}
+				}()
+				settle(capture)
+			}()
+			if capture.NeedsEnd() {
+				t.Error("not settled")
+			}
+			capture.Write(make([]byte, 101))
+			capture.Complete(true)
+			capture.Trailers()
+			capture.Discard()
+			if calls != 1 {
+				t.Errorf("the Store was called %d times", calls)
+			}
+			store.onPut, store.onLookup = nil, nil
+			c.do(get(), answer(200, "hello"), minutes)
+			c.serves(t, "hello", get(), minutes)
+		})
+	}
 }
