@@ -435,7 +435,9 @@ func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 	return best
 }
 
-// served reports whether an answer may stand in for this failure at all.
+// served reports whether an answer may stand in for this failure at all. Package policy lists the same statuses, and
+// package transport the same errors as untrusted. This package imports neither and keeps its promise to whoever else
+// sends the requests: it is the last that can.
 func (f Failure) served() bool {
 	switch f.Status {
 	case 0:
@@ -446,13 +448,14 @@ func (f Failure) served() bool {
 	return false
 }
 
-// untrusted reports whether err, or what it wraps, is a refused certificate. Serving through one would help whoever
-// stands in between.
+// untrusted reports whether err, or what it wraps, is a certificate that was refused, or could not be checked. Serving through one
+// would help whoever stands in between.
 func untrusted(err error) bool {
 	switch e := err.(type) {
 	case nil:
 		return false
-	case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError:
+	case *tls.CertificateVerificationError, x509.UnknownAuthorityError, x509.HostnameError, x509.CertificateInvalidError,
+		x509.SystemRootsError:
 		return true
 	case interface{ Unwrap() error }:
 		return untrusted(e.Unwrap())

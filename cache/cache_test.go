@@ -48,6 +48,7 @@ func TestServesNothingInPlaceOfARefusedCertificate(t *testing.T) {
 		fmt.Errorf("dial: %w", x509.HostnameError{}),
 		fmt.Errorf("%w and %w", errDial, x509.UnknownAuthorityError{}),
 		x509.CertificateInvalidError{},
+		x509.SystemRootsError{Err: errDial},
 	} {
 		c := newClient(t)
 		c.do(get(), answer(200, "hello"), minutes)

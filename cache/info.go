@@ -12,7 +12,8 @@ import (
 
 // Info tells what an answer from the store is.
 type Info struct {
-	// FromCache is true for every answer from the store.
+	// FromCache is true for every answer from the store, so wherever FromResponse returns true. It tells an Info that is
+	// passed on alone from the zero one.
 	FromCache bool
 	// Stale is true once the answer is older than the lifetime its origin gave it (RFC 9111 section 4.2).
 	// One without a lifetime is stale from the start.
