@@ -140,7 +140,7 @@ func Example_why() {
 		case why.RetryIn > 0: // an open breaker: when to try again, and what opened it
 			return fmt.Sprintf("%s is %s: %s", why.Host, why.State, why.Evidence)
 		case why.Knob != "": // a limit, or a full bulkhead: which, and where it is set
-			return fmt.Sprintf("%s: %s took more than %v, see %s", why.Host, why.Phase, why.Limit, why.Knob)
+			return fmt.Sprintf("%s: %v in phase %s, see %s", why.Host, why.Kind, why.Phase, why.Knob)
 		}
 		return why.Error()
 	}
@@ -155,7 +155,7 @@ func Example_why() {
 	_, err = rt.Client().Get("https://payments.internal/")
 	fmt.Println(explain(err))
 	// Output:
-	// reports.internal:443: response_header took more than 10ms, see Timeout.Read
+	// reports.internal:443: read timeout in phase response_header, see Timeout.Read
 	// payments.internal:443 is open: 1 failures in a row, last: status 502
 }
 

@@ -45,7 +45,7 @@ func chart(s setting, a, b record) string {
 	}
 	if !b.lifted.IsZero() {
 		at := b.lifted.Sub(b.injected)
-		mark(at, plotBottom-liftedHeight, short(at)+": lifted (stack)") // the bare client's run is over by then
+		mark(at, plotBottom-liftedHeight, short(at)+": lifted (stack)") // nothing is lifted in the bare client's run
 	}
 	line := func(r record, class, label string) {
 		var points []string
