@@ -2,7 +2,6 @@ package transport
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -302,7 +301,7 @@ func (b *breaker) forget() {
 	}
 }
 
-// force moves the breaker by hand.
+// force moves the breaker by hand; deliver tells of it.
 func (b *breaker) force(to State, trigger string) {
 	if b.h.overflow {
 		return
@@ -324,5 +323,4 @@ func (b *breaker) force(to State, trigger string) {
 		b.enter(Closed)
 	}
 	b.mu.Unlock()
-	b.deliver(context.Background())
 }

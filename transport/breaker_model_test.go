@@ -336,6 +336,10 @@ func TestBreakerStatesAgreeWithANaiveModel(t *testing.T) {
 			m := &breakerMachine{p: policy.Breaker{Window: 10 * time.Second, ConsecutiveFailures: 3 + r.IntN(3), FailuresInWindow: 4 + r.IntN(4),
 				OpenFor: 5 * time.Second, OpenForMax: 20 * time.Second, HalfOpenProbes: 1 + r.IntN(3)}}
 			d := newBreakerDep(t, breakerPolicy(m.p))
+			d.does(breakerStatus(200))
+			if _, err := d.get(); err != nil { // so that there is a state
+				t.Fatal(err)
+			}
 			d.does(func(req *http.Request) (*http.Response, error) {
 				f := req.Context().Value(breakerPlanKey{}).(breakerFlight)
 				switch <-f.finish {

@@ -1,50 +1,44 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/url"
 	"strings"
 )
 
-// Host is a handle on the breaker of a host, for control by hand. It covers http
-// and https alike unless its name had a scheme.
+// Host is a handle on the breakers of a host, for control by hand.
 type Host struct {
 	t    *Transport
-	keys []hostKey
+	mask hostKey // what is empty is anything
 	err  error
 }
 
-// Host returns a handle on a host: "api.example", "api.example:8443" or
-// "https://api.example". The host need not have been called yet. A name that is
-// none gives a handle whose methods do nothing and whose Err says why.
+// Host returns a handle on a host: "api.example" is that name on every port and
+// scheme, as in Config.Hosts; "api.example:8443" is one port, "https://api.example"
+// one scheme and its port. What is forced holds for states that do not exist yet
+// too. A name that is none gives a handle whose methods do nothing and whose Err
+// says why.
 func (t *Transport) Host(name string) *Host {
 	h := &Host{t: t}
-	schemes := []string{"http", "https"}
-	authority := name
-	if scheme, rest, ok := strings.Cut(name, "://"); ok {
-		schemes, authority = []string{strings.ToLower(scheme)}, rest
+	scheme, authority, ok := strings.Cut(name, "://")
+	if !ok {
+		scheme, authority = "", name
 	}
-	if strings.ContainsAny(authority, "?#@") { // it may hold a password
+	scheme = strings.ToLower(scheme)
+	switch {
+	case strings.ContainsAny(authority, "?#@"): // it may hold a password
 		h.err = errors.New("host: has more than a host and a port; want name, name:port or scheme://name")
-		return h
-	}
-	if authority == "" || strings.ContainsAny(authority, "/ ") {
+	case authority == "" || strings.ContainsAny(authority, "/ *"):
 		h.err = fmt.Errorf("host %q: must be a name, name:port or scheme://name", name)
-		return h
-	}
-	if schemes[0] != "http" && schemes[0] != "https" {
+	case ok && scheme != "http" && scheme != "https":
 		h.err = fmt.Errorf("host %q: has a scheme that is neither http nor https", name)
+	}
+	if h.err != nil {
 		return h
 	}
-	for _, scheme := range schemes {
-		k, err := keyOf(&url.URL{Scheme: scheme, Host: authority})
-		if err != nil {
-			h.err = err
-			return h
-		}
-		h.keys = append(h.keys, k)
-	}
+	h.mask, h.err = keyOf(&url.URL{Scheme: scheme, Host: authority})
 	return h
 }
 
@@ -61,21 +55,71 @@ func (h *Host) ForceClosed() { h.force(ForcedClosed, "forced") }
 func (h *Host) Reset() { h.force(Closed, "reset") }
 
 func (h *Host) force(to State, trigger string) {
-	for _, k := range h.keys {
-		s := h.t.hostAt(k, true)
-		s.breaker.force(to, trigger)
-		s.release()
+	if h.err != nil {
+		return
+	}
+	m := &h.t.hosts
+	m.mu.Lock()
+	m.forced.set(h.mask, to)
+	m.mu.Unlock()
+	for s := range m.all() {
+		if h.mask.covers(s.key) {
+			s.breaker.force(to, trigger)
+			s.breaker.deliver(context.Background())
+		}
 	}
 }
 
-// Snapshot tells the state of the host: one for each scheme that has been called
-// or forced.
+// Snapshot tells the states of the host that exist: those that were called.
 func (h *Host) Snapshot() []HostSnapshot {
+	if h.err != nil {
+		return nil
+	}
 	var all []HostSnapshot
-	for _, k := range h.keys {
-		if s := h.t.hosts.find(k); s != nil {
+	for s := range h.t.hosts.all() {
+		if h.mask.covers(s.key) {
 			all = append(all, s.snapshot())
 		}
 	}
-	return all
+	return sorted(all)
+}
+
+// covers reports whether k is one of the hosts that mask stands for.
+func (mask hostKey) covers(k hostKey) bool {
+	return mask.name == k.name && (mask.scheme == "" || mask.scheme == k.scheme) && (mask.port == "" || mask.port == k.port)
+}
+
+// forced is what was forced by hand, the latest last.
+type forced []force
+
+type force struct {
+	mask hostKey
+	to   State // Closed: what was forced before, in a wider mask, does not hold here
+}
+
+func (f *forced) set(mask hostKey, to State) {
+	kept := (*f)[:0]
+	wider := false
+	for _, old := range *f {
+		if (mask.port == "" || mask.port == old.mask.port) && (mask.scheme == "" || mask.scheme == old.mask.scheme) && mask.name == old.mask.name {
+			continue // narrower, or the same
+		}
+		wider = wider || old.mask.name == mask.name
+		kept = append(kept, old)
+	}
+	clear((*f)[len(kept):])
+	if to != Closed || wider {
+		kept = append(kept, force{mask, to})
+	}
+	*f = kept
+}
+
+// of is the state that k is forced into; Closed for none.
+func (f forced) of(k hostKey) State {
+	for i := len(f) - 1; i >= 0; i-- {
+		if f[i].mask.covers(k) {
+			return f[i].to
+		}
+	}
+	return Closed
 }

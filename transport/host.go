@@ -111,7 +111,7 @@ func keyOf(u *url.URL) (hostKey, error) {
 	for len(port) > 1 && port[0] == '0' {
 		port = port[1:]
 	}
-	if port == "" {
+	if port == "" && u.Scheme != "" {
 		port = defaultPort(u.Scheme)
 	}
 	return hostKey{u.Scheme, name, port}, nil
@@ -195,6 +195,7 @@ type hostMap struct {
 	shared *host         // the overflow state
 	retry  time.Duration // when to search again after a vain search
 	broom  int           // where the next sweep begins
+	forced forced
 
 	sweepAt atomic.Int64 // when the next sweep is due, on the clock
 }
@@ -211,12 +212,11 @@ func (t *Transport) host(u *url.URL) (*host, error) {
 	if err != nil {
 		return nil, fmt.Errorf("watertight: %w", err)
 	}
-	return t.hostAt(key, false), nil
+	return t.hostAt(key), nil
 }
 
-// hostAt returns the state of a host, acquired; with own, one that it shares with
-// no other, whatever MaxHosts says.
-func (t *Transport) hostAt(key hostKey, own bool) *host {
+// hostAt returns the state of a host, acquired.
+func (t *Transport) hostAt(key hostKey) *host {
 	now := t.now()
 	if at := t.hosts.sweepAt.Load(); int64(now) >= at {
 		t.sweep(now)
@@ -225,7 +225,7 @@ func (t *Transport) hostAt(key hostKey, own bool) *host {
 		h := t.hosts.find(key)
 		known := h != nil
 		if !known {
-			h = t.addHost(key, now, own)
+			h = t.addHost(key, now)
 		}
 		if h.acquire() {
 			h.used.Store(int64(now))
@@ -250,8 +250,9 @@ func (m *hostMap) find(k hostKey) *host {
 }
 
 // addHost creates the state of a host, making room for it if need be; where no
-// room can be made, it returns the overflow state, unless it has to be its own.
-func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
+// room can be made, it returns the overflow state, unless the host was forced by
+// hand, which has a state of its own whatever the bound.
+func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 	m := &t.hosts
 	m.mu.Lock()
 	if h := m.find(k); h != nil {
@@ -266,7 +267,8 @@ func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
 		}
 		dropped = append(dropped, h)
 	}
-	if len(m.ring) >= m.max && !own {
+	to := m.forced.of(k)
+	if len(m.ring) >= m.max && to == Closed {
 		first := m.shared == nil
 		if first {
 			m.shared = t.newHost(hostKey{}, &t.policies.fallback, true)
@@ -280,6 +282,9 @@ func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
 	}
 	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
 	h := t.newHost(k, t.policies.of(k), false)
+	if to != Closed {
+		h.breaker.force(to, "forced")
+	}
 	m.ring = append(m.ring, h)
 	s := m.shard(k)
 	s.mu.Lock()
@@ -289,6 +294,9 @@ func (t *Transport) addHost(k hostKey, now time.Duration, own bool) *host {
 	s.m[k] = h
 	s.mu.Unlock()
 	m.mu.Unlock()
+	if to != Closed {
+		h.breaker.deliver(context.Background())
+	}
 	for _, d := range dropped { // without the lock: a dialer's connections are not ours
 		d.closeIdle()
 	}

@@ -224,7 +224,9 @@ func TestHostsThatMatterAreNeverDropped(t *testing.T) {
 		tr := transport.Must(transport.New(transport.Config{Base: base, Default: p, MaxHosts: 4, Observer: seen, Logger: quiet()}))
 		_ = hostCall(tr, "http://bad.test")
 		tr.Host("http://forced-open.test").ForceOpen()
+		_ = hostCall(tr, "http://forced-open.test")
 		tr.Host("http://forced-closed.test").ForceClosed()
+		_ = hostCall(tr, "http://forced-closed.test")
 		held := hostHold(t, tr, "http://held.test")
 		time.Sleep(30 * time.Second) // bad.test would be half-open
 		for i := range 50 {
@@ -403,14 +405,21 @@ func TestHostCanBeForcedBeforeAnyCall(t *testing.T) {
 	if err := hostCall(tr, "https://a.test"); !errors.Is(err, transport.ErrBreakerOpen) {
 		t.Errorf("https: %v", err)
 	}
-	for _, target := range []string{"http://a.test:8080", "http://b.a.test"} {
-		if err := hostCall(tr, target); err != nil {
-			t.Errorf("%s: %v", target, err)
-		}
+	if err := hostCall(tr, "http://a.test:8080"); !errors.Is(err, transport.ErrBreakerOpen) {
+		t.Errorf("another port: %v", err)
+	}
+	if err := hostCall(tr, "http://b.a.test"); err != nil {
+		t.Errorf("another name: %v", err)
+	}
+	tr.Host("a.test:8443").Reset()
+	if err := hostCall(tr, "http://a.test:8443"); err != nil {
+		t.Errorf("a port that was reset before its first call: %v", err)
 	}
 	tr.Host("a.test").Reset()
-	if err := hostCall(tr, "http://a.test"); err != nil {
-		t.Error(err)
+	for _, target := range []string{"http://a.test", "https://a.test", "http://a.test:8080", "https://a.test:9090"} {
+		if err := hostCall(tr, target); err != nil {
+			t.Errorf("%s after Reset: %v", target, err)
+		}
 	}
 }
 
@@ -429,8 +438,11 @@ func TestHostWithASchemeIsThatSchemeAlone(t *testing.T) {
 			t.Errorf("%s: %v", target, err)
 		}
 	}
-	if n := len(tr.Host("a.test").Snapshot()); n != 2 {
-		t.Errorf("%d snapshots, want that of http and of https", n)
+	if n := len(tr.Host("a.test").Snapshot()); n != 4 {
+		t.Errorf("%d snapshots, want those of both schemes on two ports", n)
+	}
+	if n := len(tr.Host("https://a.test").Snapshot()); n != 1 {
+		t.Errorf("%d snapshots of one scheme and port", n)
 	}
 }
 

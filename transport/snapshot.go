@@ -113,6 +113,10 @@ func (t *Transport) Snapshot() []HostSnapshot {
 	for h := range t.hosts.all() {
 		all = append(all, h.snapshot())
 	}
+	return sorted(all)
+}
+
+func sorted(all []HostSnapshot) []HostSnapshot {
 	slices.SortFunc(all, func(a, b HostSnapshot) int {
 		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Scheme, b.Scheme))
 	})

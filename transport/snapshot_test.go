@@ -127,6 +127,9 @@ func TestSnapshotTellsOfAnOpenBreakerWithoutMovingIt(t *testing.T) {
 func TestSnapshotKeepsTheLastTransitions(t *testing.T) {
 	tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet()}))
 	h := tr.Host("http://a.test")
+	if err := hostCall(tr, "http://a.test"); err != nil {
+		t.Fatal(err)
+	}
 	for range 20 {
 		h.ForceOpen()
 		h.ForceClosed()
@@ -146,13 +149,16 @@ func TestSnapshotKeepsTheLastTransitions(t *testing.T) {
 func TestSnapshotIsNotChangedByWhatHappensLater(t *testing.T) {
 	tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet()}))
 	h := tr.Host("http://a.test")
+	if err := hostCall(tr, "http://a.test"); err != nil {
+		t.Fatal(err)
+	}
 	h.ForceOpen()
 	s := h.Snapshot()[0]
 	trigger := s.Trip.Trigger
 	h.Reset()
 	h.ForceClosed()
 	_ = hostCall(tr, "http://a.test")
-	if len(s.Transitions) != 1 || s.Transitions[0].To != transport.ForcedOpen || s.State != transport.ForcedOpen || s.Counts.Calls != 0 || s.Trip.Trigger != trigger {
+	if len(s.Transitions) != 1 || s.Transitions[0].To != transport.ForcedOpen || s.State != transport.ForcedOpen || s.Counts.Calls != 1 || s.Trip.Trigger != trigger {
 		t.Errorf("%+v", s)
 	}
 	s.Transitions[0].To = transport.HalfOpen
