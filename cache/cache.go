@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -163,7 +162,8 @@ func (c *Cache) chunk() *chunk {
 // Received is told the final answer of the call, before its caller sees it. It removes what the answer
 // supersedes, and after a successful write the URI (RFC 9111 section 4.4). It returns a [Capture] if the body
 // is worth keeping, nil if not: the answer may not be stored, or could never be served under w. An answer known
-// to have no body is stored at once.
+// to have no body is stored at once. Nothing is made of its Content-Type: whoever knows that the body is a stream calls
+// [Capture.Discard].
 func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w Window) *Capture {
 	switch {
 	case x.role == writer:
@@ -219,7 +219,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if window == 0 && !timed || !timed && !lasting(resp.StatusCode) {
 		return nil // the quickest way out, for what is most of the traffic where nothing is configured
 	}
-	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() || eventStream(resp.Header) {
+	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() {
 		return nil
 	}
 	vary, ok := varyNames(resp.Header["Vary"])
@@ -285,12 +285,6 @@ func whole(resp *http.Response) bool {
 	closeDelimited := resp.ProtoMajor == 1 && resp.ContentLength < 0 && !resp.Uncompressed &&
 		!slices.Contains(resp.TransferEncoding, "chunked")
 	return !closeDelimited && len(resp.Trailer) == 0 && len(resp.Header["Trailer"]) == 0
-}
-
-// eventStream reports whether the body is a live stream, of which a recording is no answer.
-func eventStream(h http.Header) bool {
-	kind := h.Get("Content-Type")
-	return strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "multipart/x-mixed-replace")
 }
 
 // commit stores an answer, or removes the one that it would have replaced.

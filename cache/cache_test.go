@@ -101,7 +101,6 @@ func TestStores(t *testing.T) {
 		{"Vary *", 200, append([]string{"Vary", "Accept, *"}, hour...), none, false},
 		{"Vary that is no name", 200, append([]string{"Vary", "a b"}, hour...), none, false},
 		{"Date unreadable", 200, append([]string{"Date", "yesterday"}, hour...), none, false},
-		{"event stream", 200, append([]string{"Content-Type", "text/event-stream"}, hour...), none, false},
 		{"trailers announced", 200, append([]string{"Trailer", "X-Sum"}, hour...), none, false},
 		{"huge header", 200, append([]string{"X-A", strings.Repeat("x", 64<<10)}, hour...), none, false},
 		{"201", 201, hour, minutes, false},
