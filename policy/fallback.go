@@ -14,8 +14,9 @@ import (
 type Fallback struct {
 	// MaxStale is how long after its freshness a stored answer may be served,
 	// beyond what the origin grants by stale-if-error (RFC 5861 section 4). It is
-	// a product decision, to be made per host. At most StaleLimit. Zero, the
-	// default: only what the origin grants.
+	// a product decision, to be made per host. It never overrides no-store,
+	// no-cache, must-revalidate or Vary: *. At most StaleLimit. Zero, the default:
+	// only what the origin grants.
 	MaxStale time.Duration
 
 	// StaleLimit caps the staleness that MaxStale, the origin and the request may

@@ -47,7 +47,8 @@ type Timeout struct {
 	// StreamIdle bounds the silence of a stream (a server-sent event stream, a
 	// protocol upgrade, and whatever else Policy.Streaming covers), to which no
 	// other limit applies once its headers are in. Zero, the default: streams may
-	// be silent for ever.
+	// be silent for ever, and keep their permit as long, so set it where there are
+	// any.
 	StreamIdle time.Duration
 
 	// Shadow reports limits that would have fired, and lets the call go on.
