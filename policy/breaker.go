@@ -78,7 +78,7 @@ type Breaker struct {
 	// rule, said Failure at once. It must not block. It is not asked about calls
 	// that their caller ended or that were never sent. Nil, the default: the rule
 	// of Judge alone.
-	Classify func(resp *http.Response, err error) Verdict
+	Classify func(resp *http.Response, err error) Verdict `json:"-"`
 
 	// Shadow runs the breaker with all its states, counts and events, and lets
 	// every call through. Default: false.
@@ -204,6 +204,9 @@ const (
 	// Neutral counts neither for nor against the host, in either part of a rate.
 	Neutral
 )
+
+// MarshalText is String, so that a verdict reads well in JSON.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
 // String is the verdict in lower case.
 func (v Verdict) String() string {

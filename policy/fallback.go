@@ -29,7 +29,7 @@ type Fallback struct {
 	// 5xx, an error that names the status. It gets no network and must not
 	// block. Missing fields of the response are filled in. Nil, the default:
 	// none.
-	Degraded func(req *http.Request, cause error) *http.Response
+	Degraded func(req *http.Request, cause error) *http.Response `json:"-"`
 
 	// FailFast503 turns what is left, a refusal, a timeout or a connection error,
 	// into a response 503 with Retry-After, for callers that can only read

@@ -32,35 +32,36 @@ type attempt struct {
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
-	mu        sync.Mutex // guards what follows
-	std       context.Context
-	cancel    context.CancelCauseFunc // of std
-	stopped   bool                    // cancelled, be it before std was made
-	clock     clock
-	timer     *time.Timer
-	expired   *Error // the limit that fired
-	started   bool
-	ended     bool
-	slow      bool           // its age has passed SlowCall
-	asked     bool           // net/http wants a connection for it
-	conn      bool           // it has one
-	reused    bool           // which was used before
-	direct    bool           // its last dial was to the host itself, not to a proxy
-	dials     int            // that have given a connection, or found one waiting
-	sending   bool           // the base has not yet closed the request body
-	discarded bool           // its response is not wanted any more
-	faulty    bool           // the request itself is at fault
-	stream    bool           // exempt from all limits but those on connecting and StreamIdle
-	shadowed  bool           // a limit in shadow mode was reported
-	idled     bool           // it was found to be forgotten
-	leaked    string         // how
-	closed    bool           // the body was closed, by the caller or for being forgotten
-	readErr   error          // what reads of the body give from now on
-	resp      *http.Response // the base's
-	status    int
-	capture   *cache.Capture
-	lease     time.Duration // when a probe is judged at the latest
-	handed    *call         // ends with this attempt's body
+	mu         sync.Mutex // guards what follows
+	std        context.Context
+	cancel     context.CancelCauseFunc // of std
+	stopped    bool                    // cancelled, be it before std was made
+	clock      clock
+	timer      *time.Timer
+	expired    *Error // the limit that fired
+	started    bool
+	ended      bool
+	slow       bool           // its age has passed SlowCall
+	asked      bool           // net/http wants a connection for it
+	conn       bool           // it has one
+	reused     bool           // which was used before
+	direct     bool           // its last dial was to the host itself, not to a proxy
+	dials      int            // that have given a connection, or found one waiting
+	sending    bool           // the base has not yet closed the request body
+	discarded  bool           // its response is not wanted any more
+	faulty     bool           // the request itself is at fault
+	stream     bool           // exempt from all limits but those on connecting and StreamIdle
+	shadowed   bool           // a limit in shadow mode was reported
+	idled      bool           // it was found to be forgotten
+	leaked     string         // how
+	closed     bool           // the body was closed, by the caller or for being forgotten
+	readErr    error          // what reads of the body give from now on
+	resp       *http.Response // the base's
+	retryAfter time.Duration  // that it asked for; the header itself is the caller's
+	status     int
+	capture    *cache.Capture
+	lease      time.Duration // when a probe is judged at the latest
+	handed     *call         // ends with this attempt's body
 }
 
 type attemptKey struct{}
@@ -236,9 +237,9 @@ func (a *attempt) end(how ending, err error) {
 		a.call.tellTimeout(expired, a.number, false)
 	}
 	if how == endLeaked {
-		a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
+		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
 	}
-	h.t.observe(a.parent, Event{Kind: AttemptEnd, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
+	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
 		Duration: duration, Status: statusOf(resp), Err: err})
 	if handed != nil {
 		handed.end(statusOf(resp), err)

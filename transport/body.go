@@ -54,8 +54,13 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	if h.policy.Breaker.Classify != nil { // which may look at it until the body has ended
 		ans.Header = resp.Header.Clone()
 	}
+	var retryAfter time.Duration
+	if resp.Header["Retry-After"] != nil {
+		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
+	}
 	now := h.t.now()
 	a.mu.Lock()
+	a.retryAfter = retryAfter
 	if a.expired != nil { // just before the headers came
 		err := a.expired
 		a.mu.Unlock()
@@ -335,7 +340,7 @@ func (a *attempt) leak(why string) {
 	if shadow {
 		a.mu.Unlock()
 		h.counts.leaked.Add(1)
-		a.call.observe(Event{Kind: Leak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
+		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
 		return
 	}
 	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
@@ -385,8 +390,12 @@ func keep(resp *http.Response, c *cache.Capture) {
 		return
 	}
 	b.a.mu.Lock()
-	if !b.a.stream { // which has no end worth waiting for
+	stream := b.a.stream
+	if !stream {
 		b.a.capture = c
 	}
 	b.a.mu.Unlock()
+	if stream { // which has no end worth waiting for, but supersedes what is stored
+		c.Trailers()
+	}
 }

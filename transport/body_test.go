@@ -243,10 +243,10 @@ func TestBodyForgottenIsFoundByGarbageCollection(t *testing.T) {
 				tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p, Observer: &rec})
 				forget(t, tr, o.URL)
 				bodyCollect(t, "the permit", bodyLeaked(tr))
-				if e := rec.WaitFor(t, transport.Leak); e[0].Reason != "unreachable" || e[0].Layer != transport.LayerBulkhead {
+				if e := rec.WaitFor(t, transport.EventLeak); e[0].Reason != "unreachable" || e[0].Layer != transport.LayerBulkhead {
 					t.Errorf("%+v", e)
 				}
-				rec.WaitFor(t, transport.AttemptEnd, transport.CallEnd)
+				rec.WaitFor(t, transport.EventAttemptEnd, transport.EventCallEnd)
 				if protocol == "HTTP/1.1" {
 					o.WaitOpen(0)
 				}
@@ -369,7 +369,7 @@ func TestBodyForgottenIsFoundByBodyIdle(t *testing.T) {
 				if err := resp.Body.Close(); err != nil {
 					t.Error(err)
 				}
-				if got := rec.Events(transport.Leak); len(got) != 1 || got[0].Reason != "idle" {
+				if got := rec.Events(transport.EventLeak); len(got) != 1 || got[0].Reason != "idle" {
 					t.Errorf("%+v", got)
 				}
 				if c := tr.Snapshot()[0].Counts; c.Leaked != 1 || c.Failure != 0 {

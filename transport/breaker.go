@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"net/http"
 	"sync"
@@ -30,6 +31,9 @@ const (
 	// ForceOpen.
 	ForcedClosed
 )
+
+// MarshalText is String, so that a state reads well in JSON.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // String is the state in lower case.
 func (s State) String() string {
@@ -81,7 +85,7 @@ type breaker struct {
 	last        string // what the last failure was
 	blind       bool
 	recent      []Transition
-	queue       []*Transition // to be delivered
+	queue       []told // to be delivered
 	delivering  bool
 }
 
@@ -147,7 +151,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	if refusal := b.admit(a); refusal != nil {
 		b.h.counts.refused(refusal.State)
-		a.call.observe(Event{Kind: Refusal, Layer: LayerBreaker, Reason: refusal.State.String(),
+		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
 			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
 		if !b.policy.Shadow {
 			closeBody(req)
@@ -232,13 +236,13 @@ func (b *breaker) probe(a *attempt) *Error {
 		return b.admit(a)
 	}
 	done, err := b.machine.Allow()
-	b.changed(now, Evidence{Trigger: "wait_over"}, 0)
+	b.changed(a.call.ctx, now, Evidence{Trigger: "wait_over"}, 0)
 	if err == nil {
 		_, a.ticket.generation = b.load()
 		a.ticket.governed, a.ticket.done = true, done
 	}
 	b.mu.Unlock()
-	b.deliver(a.call.ctx)
+	b.deliver()
 	if err != nil {
 		return b.refuse(HalfOpen, 0, a.call.sent)
 	}
@@ -247,7 +251,7 @@ func (b *breaker) probe(a *attempt) *Error {
 
 // changed takes over what the machine did: it is the one place where the state
 // changes. b.mu is held.
-func (b *breaker) changed(now time.Duration, e Evidence, retryAfter time.Duration) {
+func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, retryAfter time.Duration) {
 	for _, to := range b.moved {
 		switch to {
 		case gobreaker.StateOpen:
@@ -258,13 +262,13 @@ func (b *breaker) changed(now time.Duration, e Evidence, retryAfter time.Duratio
 			}
 			b.trip.Store(&trip{b.h.t.wall(now), e})
 			b.until.Store(int64(now + b.policy.OpenDelay(b.reopens, retryAfter, random())))
-			b.set(Open, now, e)
+			b.set(ctx, Open, now, e)
 		case gobreaker.StateHalfOpen:
-			b.set(HalfOpen, now, e)
+			b.set(ctx, HalfOpen, now, e)
 		case gobreaker.StateClosed:
 			b.reopens = 0
 			b.forget()
-			b.set(Closed, now, e)
+			b.set(ctx, Closed, now, e)
 		}
 	}
 	b.moved = b.moved[:0]
@@ -278,7 +282,7 @@ func (b *breaker) enter(s State) {
 }
 
 // set enters a state and queues the transition. b.mu is held.
-func (b *breaker) set(to State, now time.Duration, e Evidence) {
+func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Evidence) {
 	from, _ := b.load()
 	b.enter(to)
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
@@ -289,7 +293,7 @@ func (b *breaker) set(to State, now time.Duration, e Evidence) {
 		b.recent = append(b.recent[:0], b.recent[1:]...)
 	}
 	b.recent = append(b.recent, t)
-	b.queue = append(b.queue, &t)
+	b.queue = append(b.queue, told{ctx, &t})
 }
 
 // forget drops the evidence. b.mu is held.
@@ -317,7 +321,7 @@ func (b *breaker) force(to State, trigger string) {
 		if to == ForcedOpen {
 			b.trip.Store(&trip{b.h.t.wall(now), e})
 		}
-		b.set(to, now, e)
+		b.set(context.Background(), to, now, e)
 	} else if to == Closed { // no transition, but evidence to forget, and that of calls in flight
 		b.forget()
 		b.enter(Closed)

@@ -96,7 +96,7 @@ func (d *breakerDep) told(kind transport.EventKind) []transport.Event {
 // moves are the transitions that were told, in order.
 func (d *breakerDep) moves() string {
 	var all []string
-	for i, e := range d.told(transport.TransitionEvent) {
+	for i, e := range d.told(transport.EventTransition) {
 		if i == 0 {
 			all = append(all, e.Transition.From.String())
 		}

@@ -436,7 +436,7 @@ func TestBreakerStatesAgreeWithANaiveModel(t *testing.T) {
 			for len(flights) > 0 {
 				finish(0, ".")
 			}
-			told := d.told(transport.TransitionEvent)
+			told := d.told(transport.EventTransition)
 			breakerTransitions(t, told, true)
 			for _, e := range told {
 				seen[[2]transport.State{e.Transition.From, e.Transition.To}]++

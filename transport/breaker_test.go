@@ -125,7 +125,7 @@ func TestBreakerRefusalSaysWhy(t *testing.T) {
 		if got := d.snap().Counts; got.RefusedOpen != 1 || got.RefusedHalfOpen != 0 || got.Attempts != 4 {
 			t.Errorf("%+v", got)
 		}
-		if told := d.told(transport.Refusal); len(told) != 1 || told[0].Reason != "open" || told[0].Err != e || told[0].Shadow {
+		if told := d.told(transport.EventRefusal); len(told) != 1 || told[0].Reason != "open" || told[0].Err != e || told[0].Shadow {
 			t.Errorf("told %+v", told)
 		}
 	})

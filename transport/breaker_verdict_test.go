@@ -98,7 +98,7 @@ func TestBreakerJudgesEachOutcome(t *testing.T) {
 				if w := s.Window; int64(w.Failures) != test.failure || int64(w.Calls) != test.success+test.failure {
 					t.Errorf("the window holds %+v", w)
 				}
-				ends := d.told(transport.AttemptEnd)
+				ends := d.told(transport.EventAttemptEnd)
 				verdict := policy.Neutral
 				if test.success > 0 {
 					verdict = policy.Success
@@ -263,7 +263,7 @@ func TestBreakerTellsTheVerdictThatItCounted(t *testing.T) {
 			return policy.Success
 		}}))
 		_, _ = d.get()
-		if got := d.told(transport.AttemptEnd)[0].Verdict; got != policy.Failure || d.snap().Counts.Failure != 1 {
+		if got := d.told(transport.EventAttemptEnd)[0].Verdict; got != policy.Failure || d.snap().Counts.Failure != 1 {
 			t.Errorf("told %v of %+v", got, d.snap().Counts)
 		}
 	})

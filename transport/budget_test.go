@@ -58,7 +58,7 @@ func TestBudgetDrainedReturnsTheLastAnswerAtOnce(t *testing.T) {
 		if n := len(base.Hits()); n != 2*policy.BudgetBurst+2 {
 			t.Errorf("%d hits with an empty budget, want %d", n, 2*policy.BudgetBurst+2)
 		}
-		for _, e := range rec.Events(transport.RetrySuppressed)[policy.BudgetBurst:] {
+		for _, e := range rec.Events(transport.EventRetrySuppressed)[policy.BudgetBurst:] {
 			if e.Reason != "budget" {
 				t.Errorf("suppressed because of %s, want budget", e.Reason)
 			}

@@ -123,7 +123,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 		reason = "wait_timeout"
 	}
 	b.h.counts.rejected.Add(1)
-	a.call.observe(Event{Kind: Refusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: shadow})
+	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: shadow})
 	return e
 }
 

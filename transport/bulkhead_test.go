@@ -156,7 +156,7 @@ func TestBulkheadRefusesAtOnceWhenFull(t *testing.T) {
 		if s.InFlight != 2 || s.Counts.Rejected != 1 || s.Counts.Attempts != 2 {
 			t.Errorf("%+v", s)
 		}
-		if got := rec.Events(transport.Refusal); len(got) != 1 || got[0].Reason != "full" || got[0].Shadow {
+		if got := rec.Events(transport.EventRefusal); len(got) != 1 || got[0].Reason != "full" || got[0].Shadow {
 			t.Errorf("%+v", got)
 		}
 		_ = a.Body.Close()
@@ -210,7 +210,7 @@ func TestBulkheadWaitEndsAtMaxWait(t *testing.T) {
 		if !errors.As(err, &e) || e.Kind != transport.ErrBulkheadFull || e.Limit != 3*time.Second || e.ErrorType() != "bulkhead_wait_timeout" {
 			t.Errorf("%#v", err)
 		}
-		if got := rec.Events(transport.Refusal); len(got) != 1 || got[0].Reason != "wait_timeout" {
+		if got := rec.Events(transport.EventRefusal); len(got) != 1 || got[0].Reason != "wait_timeout" {
 			t.Errorf("%+v", got)
 		}
 		if s := tr.Snapshot()[0]; s.Waiting != 0 || s.Counts.Rejected != 1 {
@@ -686,7 +686,7 @@ func TestBulkheadShadowReportsAndLetsThrough(t *testing.T) {
 				if s.InFlight != 5 || s.Counts.Rejected != 4 {
 					t.Errorf("%d in flight, %d rejected", s.InFlight, s.Counts.Rejected)
 				}
-				got := rec.Events(transport.Refusal)
+				got := rec.Events(transport.EventRefusal)
 				if len(got) != 4 {
 					t.Fatalf("%d events", len(got))
 				}
@@ -714,7 +714,7 @@ func TestBulkheadShadowDoesNotLiftTheBoundOfTheProcess(t *testing.T) {
 		if err := bulkheadTry(t.Context(), tr, "http://x.test/"); !errors.Is(err, transport.ErrBulkheadFull) {
 			t.Fatal(err)
 		}
-		if got := rec.Events(transport.Refusal); len(got) != 3 || !got[0].Shadow || !got[1].Shadow || got[2].Shadow {
+		if got := rec.Events(transport.EventRefusal); len(got) != 3 || !got[0].Shadow || !got[1].Shadow || got[2].Shadow {
 			t.Errorf("%+v", got)
 		}
 		_ = a.Body.Close()

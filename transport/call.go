@@ -147,7 +147,7 @@ func (c *call) end(status int, err error) {
 	default:
 		outcome = "error"
 	}
-	t.observe(c.ctx, Event{Kind: CallEnd, Host: c.h.name, Outcome: outcome, Attempt: c.sent,
+	t.observe(c.ctx, Event{Kind: EventCallEnd, Scheme: c.h.key.scheme, Host: c.h.name, Outcome: outcome, Attempt: c.sent,
 		Duration: t.now() - c.start, Status: status, Err: err})
 }
 
@@ -176,7 +176,7 @@ func (c *call) error(e *Error) *Error {
 // observe tells the observer of an event of this call.
 func (c *call) observe(e Event) {
 	if c.h.t.observer != nil {
-		e.Host = c.h.name
+		e.Scheme, e.Host = c.h.key.scheme, c.h.name
 		c.h.t.observe(c.ctx, e)
 	}
 }

@@ -217,7 +217,7 @@ func TestConfigOfNothingPassesEverythingThrough(t *testing.T) {
 		}
 	}
 	for _, e := range seen.Events() {
-		if e.Kind != transport.CallEnd && e.Kind != transport.AttemptEnd {
+		if e.Kind != transport.EventCallEnd && e.Kind != transport.EventAttemptEnd {
 			t.Errorf("%+v", e)
 		}
 	}

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -65,7 +64,7 @@ func (h *Host) force(to State, trigger string) {
 	for s := range m.all() {
 		if h.mask.covers(s.key) {
 			s.breaker.force(to, trigger)
-			s.breaker.deliver(context.Background())
+			s.breaker.deliver()
 		}
 	}
 }

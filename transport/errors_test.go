@@ -360,8 +360,8 @@ func TestErrorsEventsLogsAndSnapshotsHoldNoSecrets(t *testing.T) {
 			e.Err = nil
 			fmt.Fprintf(&dump, "%+v %+v\n", e, e.Transition)
 		}
-		for _, k := range []transport.EventKind{transport.CallEnd, transport.AttemptEnd, transport.TransitionEvent, transport.Refusal,
-			transport.TimeoutEvent, transport.RetryEvent, transport.RetrySuppressed, transport.FallbackEvent, transport.Overflow} {
+		for _, k := range []transport.EventKind{transport.EventCallEnd, transport.EventAttemptEnd, transport.EventTransition, transport.EventRefusal,
+			transport.EventTimeout, transport.EventRetry, transport.EventRetrySuppressed, transport.EventFallback, transport.EventOverflow} {
 			if !kinds[k] {
 				t.Errorf("no event of kind %d: not all was tried", k)
 			}

@@ -17,7 +17,7 @@ func (b *breaker) verdict(resp *http.Response, err error) (v policy.Verdict) {
 		return b.policy.Judge(resp, err)
 	}
 	defer func() {
-		if recover() != nil {
+		if b.h.t.survived("Breaker.Classify", recover()) {
 			plain := b.policy
 			plain.Classify = nil
 			v = plain.Judge(resp, err)
@@ -62,12 +62,12 @@ func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 			b.h.counts.verdict(policy.Failure)
 			b.last = "slow call"
 			a.ticket.done(errProbeFailed)
-			b.changed(now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
+			b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 		}
 	case slow:
 		b.window.slowed(now, &a.ticket.entry)
 		if state == Closed {
-			b.evaluate(now, 0)
+			b.evaluate(a.call.ctx, now, 0)
 		}
 	default:
 		b.window.answered(now, &a.ticket.entry)
@@ -75,7 +75,7 @@ func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 	queued := len(b.queue) > 0
 	b.mu.Unlock()
 	if queued {
-		b.deliver(a.call.ctx)
+		b.deliver()
 	}
 }
 
@@ -98,7 +98,7 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 	if tell {
 		b.h.t.log(a.call.ctx, slog.LevelWarn, "circuit breaker is blind: most calls end by their callers' deadlines",
 			slog.String("host", b.h.name), slog.Float64("slow_call", b.policy.SlowCall.Seconds()))
-		a.call.observe(Event{Kind: Blind, Layer: LayerBreaker,
+		a.call.observe(Event{Kind: EventBlind, Layer: LayerBreaker,
 			Reason: "most calls ended by their callers' deadlines below Breaker.SlowCall"})
 	}
 }
@@ -144,7 +144,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	queued := len(b.queue) > 0
 	b.mu.Unlock()
 	if queued {
-		b.deliver(a.call.ctx)
+		b.deliver()
 	}
 }
 
@@ -161,7 +161,7 @@ func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, 
 		b.window.ended(now, &a.ticket.entry, true)
 	}
 	if state == Closed {
-		b.evaluate(now, retryAfterOf(resp, v))
+		b.evaluate(a.call.ctx, now, a.asksFor(v))
 	}
 }
 
@@ -185,20 +185,19 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, proof bool, resp *ht
 		outcome = errNoVerdict
 	}
 	a.ticket.done(outcome)
-	b.changed(now, evidence, retryAfterOf(resp, v))
+	b.changed(a.call.ctx, now, evidence, a.asksFor(v))
 }
 
-// retryAfterOf is what a failing response asked to be waited.
-func retryAfterOf(resp *http.Response, v policy.Verdict) time.Duration {
-	if resp == nil || v != policy.Failure {
+// asksFor is what a failing response asked to be waited.
+func (a *attempt) asksFor(v policy.Verdict) time.Duration {
+	if v != policy.Failure {
 		return 0
 	}
-	d, _ := policy.RetryAfter(resp.Header, time.Now())
-	return d
+	return a.retryAfter
 }
 
 // evaluate trips a closed breaker whose evidence meets a trigger. b.mu is held.
-func (b *breaker) evaluate(now time.Duration, retryAfter time.Duration) {
+func (b *breaker) evaluate(ctx context.Context, now, retryAfter time.Duration) {
 	if b.consecutive == 0 && b.window.clean() {
 		return
 	}
@@ -211,7 +210,7 @@ func (b *breaker) evaluate(now time.Duration, retryAfter time.Duration) {
 		done(errProbeFailed)
 	}
 	b.tripping = false
-	b.changed(now, e, retryAfter)
+	b.changed(ctx, now, e, retryAfter)
 }
 
 // met compares the evidence with the triggers.

@@ -402,18 +402,18 @@ func breakerGoesBlind(t *testing.T, windowCalls int) {
 	}
 	d.gets(strings.Repeat(".", 20), 0)
 	leave(20)
-	if got := d.told(transport.Blind); len(got) != 0 {
+	if got := d.told(transport.EventBlind); len(got) != 0 {
 		t.Fatalf("told %+v when half of the calls were judged", got)
 	}
 	leave(20)
-	if got := d.told(transport.Blind); len(got) != 1 || got[0].Host != "dep.test:80" || got[0].Layer != transport.LayerBreaker || got[0].Reason == "" {
+	if got := d.told(transport.EventBlind); len(got) != 1 || got[0].Host != "dep.test:80" || got[0].Layer != transport.LayerBreaker || got[0].Reason == "" {
 		t.Fatalf("told %+v, want it once", got)
 	}
 	d.gets(strings.Repeat(".", 1000), 0)
 	leave(1) // it sees again
 	time.Sleep(2 * time.Minute)
 	leave(10)
-	if got := d.told(transport.Blind); len(got) != 2 {
+	if got := d.told(transport.EventBlind); len(got) != 2 {
 		t.Errorf("told %d times, want once more", len(got))
 	}
 	d.wantState(transport.Closed)
@@ -433,7 +433,7 @@ func TestBreakerIsNotBlindToCallersWhoCancelOrWaitLongEnough(t *testing.T) {
 			_, _ = d.do(breakerRequest(ctx))
 			cancel()
 		}
-		if got := d.told(transport.Blind); len(got) != 0 {
+		if got := d.told(transport.EventBlind); len(got) != 0 {
 			t.Errorf("told %+v", got)
 		}
 	})

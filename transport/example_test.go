@@ -168,9 +168,9 @@ func (printer) Start(ctx context.Context, s transport.Start) context.Context {
 
 func (printer) Observe(_ context.Context, e transport.Event) {
 	switch e.Kind {
-	case transport.CallEnd:
+	case transport.EventCallEnd:
 		fmt.Println(e.Host, e.Outcome, e.Status)
-	case transport.TransitionEvent:
+	case transport.EventTransition:
 		fmt.Println(e.Host, e.Transition.From, "->", e.Transition.To, "by", e.Transition.Evidence.Trigger)
 	}
 }

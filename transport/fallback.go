@@ -59,7 +59,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	f.h.counts.fallback(kind, f.policy.Shadow)
-	c.observe(Event{Kind: FallbackEvent, Layer: LayerFallback, Fallback: kind, Reason: reasonOf(resp, err),
+	c.observe(Event{Kind: EventFallback, Layer: LayerFallback, Fallback: kind, Reason: reasonOf(resp, err),
 		Staleness: staleness, Status: statusOf(resp), Err: err, Shadow: f.policy.Shadow})
 	if f.policy.Shadow {
 		_ = instead.Body.Close()
@@ -133,7 +133,7 @@ func (f *fallback) degraded(req *http.Request, cause error) (resp *http.Response
 		return nil
 	}
 	defer func() {
-		if recover() != nil {
+		if f.h.t.survived("Fallback.Degraded", recover()) {
 			resp = nil
 		}
 	}()

@@ -186,7 +186,7 @@ func TestFallbackServesTheStoredAnswerInPlaceOfEveryFailure(t *testing.T) {
 				if resp.Request != req || resp.ContentLength != int64(len(text)) || resp.Proto != "HTTP/1.1" || resp.Status != "200 OK" || resp.TLS != nil {
 					t.Errorf("incomplete: %+v", resp)
 				}
-				events := r.seen.Events(transport.FallbackEvent)
+				events := r.seen.Events(transport.EventFallback)
 				if len(events) != 1 || events[0].Fallback != "stale" || events[0].Reason != test.reason || events[0].Staleness != age || events[0].Host != "a.test:80" {
 					t.Errorf("events %+v", events)
 				}
@@ -228,7 +228,7 @@ func TestFallbackIsNotAskedForOtherStatuses(t *testing.T) {
 		r.fill("/", good("old", "Cache-Control", "max-age=600"))
 		r.base.Script(transporttest.Step{Status: status, Header: http.Header{"Location": {"/x"}}})
 		resp, _, err := r.get("/")
-		if err != nil || resp.StatusCode != status || r.seen.Count(transport.FallbackEvent) != 0 {
+		if err != nil || resp.StatusCode != status || r.seen.Count(transport.EventFallback) != 0 {
 			t.Errorf("%d: %v, %v", status, resp, err)
 		}
 	}
@@ -276,8 +276,8 @@ func TestFallbackIsNotAskedForACallerWhoHasGone(t *testing.T) {
 				req, done := test.gone(fallbackRequest("GET", "http://a.test/"))
 				defer done()
 				resp, _, err := r.do(req)
-				if resp != nil && resp.StatusCode != 503 || r.seen.Count(transport.FallbackEvent) != 0 {
-					t.Errorf("%v, %v, %v", resp, err, r.seen.Events(transport.FallbackEvent))
+				if resp != nil && resp.StatusCode != 503 || r.seen.Count(transport.EventFallback) != 0 {
+					t.Errorf("%v, %v, %v", resp, err, r.seen.Events(transport.EventFallback))
 				}
 			})
 		})
@@ -402,7 +402,7 @@ func TestFallbackPrefersStaleToDegradedToFailFast(t *testing.T) {
 		r.base.Script(transporttest.Step{Err: errFallbackDial})
 		resp, _, err := r.do(fallbackRequest(test.method, "http://a.test/"))
 		got := failure
-		if e := r.seen.Events(transport.FallbackEvent); len(e) == 1 {
+		if e := r.seen.Events(transport.EventFallback); len(e) == 1 {
 			got = e[0].Fallback
 		}
 		status := map[string]int{stale: 200, degraded: 299, failFast: 503}[test.want]
@@ -1075,7 +1075,7 @@ func TestFallbackSendsNoRequestThatOnlyWantsAStoredAnswer(t *testing.T) {
 		t.Error(resp, text, err)
 	}
 	transporttest.CheckPermits(t, r.Transport)
-	if starts, ends := len(r.seen.Starts()), r.seen.Count(transport.CallEnd)+r.seen.Count(transport.AttemptEnd); starts != ends {
+	if starts, ends := len(r.seen.Starts()), r.seen.Count(transport.EventCallEnd)+r.seen.Count(transport.EventAttemptEnd); starts != ends {
 		t.Errorf("%d began, %d ended", starts, ends)
 	}
 }
@@ -1097,7 +1097,7 @@ func TestFallbackInShadowModeChangesNothingAndTells(t *testing.T) {
 	if resp, text, err := r.get("/nothing", "Cache-Control", "only-if-cached"); err != nil || text != "asked" {
 		t.Error(resp, text, err)
 	}
-	events := r.seen.Events(transport.FallbackEvent)
+	events := r.seen.Events(transport.EventFallback)
 	if len(events) != 2 || !events[0].Shadow || events[0].Fallback != "stale" || !events[1].Shadow {
 		t.Errorf("%+v", events)
 	}

@@ -295,7 +295,7 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 	s.mu.Unlock()
 	m.mu.Unlock()
 	if to != Closed {
-		h.breaker.deliver(context.Background())
+		h.breaker.deliver()
 	}
 	for _, d := range dropped { // without the lock: a dialer's connections are not ours
 		d.closeIdle()
@@ -337,7 +337,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 func (t *Transport) overflowed(h *host) {
 	t.log(context.Background(), slog.LevelWarn, "too many hosts in use: further ones share one state without a breaker",
 		slog.Int("max_hosts", t.hosts.max))
-	t.observe(context.Background(), Event{Kind: Overflow, Host: h.name})
+	t.observe(context.Background(), Event{Kind: EventOverflow, Host: h.name})
 }
 
 // all yields the states of all hosts.

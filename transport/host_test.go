@@ -248,7 +248,7 @@ func TestHostsThatMatterAreNeverDropped(t *testing.T) {
 		if err := hostCall(tr, "http://held.test"); !errors.Is(err, transport.ErrBulkheadFull) {
 			t.Error(err)
 		}
-		if n := seen.Count(transport.Overflow); n != 1 {
+		if n := seen.Count(transport.EventOverflow); n != 1 {
 			t.Errorf("%d events tell of the overflow", n)
 		}
 		_ = held.Close()

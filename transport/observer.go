@@ -9,10 +9,12 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-// Observer is told what happens, as it happens, on the goroutine of the call it
-// happens to. It must not block. Its methods may call any public method of the
-// Transport; a panic in one is swallowed. It grows by kinds and fields, not by
-// methods.
+// Observer is told what happens, after it has happened and was acted upon: mostly
+// on the goroutine of the call it happened to, but what a timer or the garbage
+// collector finds on theirs, and transitions of a host one after another on
+// whichever goroutine is at it. It should not block: some call waits for it. Its
+// methods may call any public method of the Transport; a panic in one is logged
+// once and goes no further. It grows by kinds and fields, not by methods.
 type Observer interface {
 	// Start is told that a call, or one of its attempts, begins; an attempt does
 	// once nothing stands in its way, so that one that is refused never does. What
@@ -36,40 +38,52 @@ type EventKind uint8
 
 // The kinds of events.
 const (
-	// CallEnd: RoundTrip's answer has ended, body included. Outcome, Attempt
+	// EventCallEnd: RoundTrip's answer has ended, body included. Outcome, Attempt
 	// (their number), Duration, Status, Err.
-	CallEnd EventKind = iota + 1
-	// AttemptEnd: an attempt has ended, body included. Attempt, Verdict, Slow,
+	EventCallEnd EventKind = iota + 1
+	// EventAttemptEnd: an attempt has ended, body included. Attempt, Verdict, Slow,
 	// Duration, Status, Err.
-	AttemptEnd
-	// TransitionEvent: a breaker changed its state. Transition.
-	TransitionEvent
-	// Refusal: a layer refused an attempt. Layer, Reason, Err.
-	Refusal
-	// TimeoutEvent: a limit fired. Phase, Limit.
-	TimeoutEvent
-	// RetryEvent: a retry is about to wait. Attempt (the one that failed), Delay,
+	EventAttemptEnd
+	// EventTransition: a breaker changed its state. Transition.
+	EventTransition
+	// EventRefusal: a layer refused an attempt. Layer, Reason, Err.
+	EventRefusal
+	// EventTimeout: a limit fired. Phase, Limit.
+	EventTimeout
+	// EventRetry: a retry is about to wait. Attempt (the one that failed), Delay,
 	// Reason.
-	RetryEvent
-	// RetrySuppressed: a failure that could be retried is not. Attempt, Reason.
-	RetrySuppressed
-	// FallbackEvent: a fallback was served. Fallback, Reason, Staleness, Err
-	// (what it masks).
-	FallbackEvent
-	// Leak: a response body that its caller forgot was closed. Reason.
-	Leak
-	// Blind: most of a window ended by callers' deadlines below SlowCall, so that
+	EventRetry
+	// EventRetrySuppressed: a failure that could be retried is not. Attempt, Reason.
+	EventRetrySuppressed
+	// EventFallback: a fallback was served. Fallback, Reason, Staleness, and what
+	// it masks: Err, or else Status.
+	EventFallback
+	// EventLeak: a response body that its caller forgot was closed. Reason.
+	EventLeak
+	// EventBlind: most of a window ended by callers' deadlines below SlowCall, so that
 	// the breaker cannot judge. Reason.
-	Blind
-	// Overflow: MaxHosts are in use; further hosts share one state without a
+	EventBlind
+	// EventOverflow: MaxHosts are in use; further hosts share one state without a
 	// breaker.
-	Overflow
+	EventOverflow
 )
 
-// Event is something that happened. Fields that do not belong to its Kind are
-// zero.
+// String is the kind in lower case.
+func (k EventKind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+var kindNames = [...]string{"none", "call_end", "attempt_end", "transition", "refusal", "timeout", "retry",
+	"retry_suppressed", "fallback", "leak", "blind", "overflow"}
+
+// Event is something that happened. Kind, Scheme, Host, Layer and Attempt are set
+// wherever they mean something; the other fields where its Kind says so.
 type Event struct {
 	Kind       EventKind
+	Scheme     string
 	Host       string // host:port
 	Shadow     bool   // a layer in shadow mode would have done this
 	Layer      string
@@ -100,7 +114,24 @@ type Transition struct {
 // log writes a record, and survives the handler.
 func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	defer func() { _ = recover() }()
-	t.logger.LogAttrs(ctx, level, msg, attrs...)
+	logger := t.logger
+	if logger == nil {
+		logger = slog.Default()
+	}
+	logger.LogAttrs(ctx, level, msg, attrs...)
+}
+
+// survived logs, once, the panic of a function that the caller configured, if
+// there was one.
+func (t *Transport) survived(what string, panicked any) bool {
+	if panicked == nil {
+		return false
+	}
+	if _, told := t.panics.LoadOrStore(what, true); !told {
+		t.log(context.Background(), slog.LevelError, "panic in what was configured; further ones are not logged",
+			slog.String("in", what), slog.Any("panic", panicked))
+	}
+	return true
 }
 
 // observe tells the observer, if there is one, and survives it.
@@ -108,14 +139,14 @@ func (t *Transport) observe(ctx context.Context, e Event) {
 	if t.observer == nil {
 		return
 	}
-	defer func() { _ = recover() }()
+	defer func() { t.survived("Observer.Observe", recover()) }()
 	t.observer.Observe(ctx, e)
 }
 
 // started is observe for Start.
 func (t *Transport) started(ctx context.Context, s Start) (out context.Context) {
 	defer func() {
-		if recover() != nil || out == nil {
+		if t.survived("Observer.Start", recover()) || out == nil {
 			out = ctx
 		}
 	}()

@@ -30,10 +30,10 @@ func observerBalance(t testing.TB, seen *transporttest.Recorder) {
 			attempts++
 		}
 	}
-	if ends := seen.Count(transport.CallEnd); ends != calls {
+	if ends := seen.Count(transport.EventCallEnd); ends != calls {
 		t.Errorf("%d calls began, %d ended", calls, ends)
 	}
-	if ends := seen.Count(transport.AttemptEnd); ends != attempts {
+	if ends := seen.Count(transport.EventAttemptEnd); ends != attempts {
 		t.Errorf("%d attempts began, %d ended", attempts, ends)
 	}
 }
@@ -164,9 +164,9 @@ func TestObserverIsToldTheEndOfEveryCallAndAttempt(t *testing.T) {
 				var verdicts []string
 				for _, e := range seen.Events()[earlier:] {
 					switch e.Kind {
-					case transport.CallEnd:
+					case transport.EventCallEnd:
 						got = end{e.Outcome, e.Attempt, e.Status, e.Duration, e.Err != nil, ""}
-					case transport.AttemptEnd:
+					case transport.EventAttemptEnd:
 						verdicts = append(verdicts, e.Verdict.String())
 						if e.Attempt != len(verdicts) {
 							t.Errorf("attempt %d ends as number %d", e.Attempt, len(verdicts))
@@ -273,9 +273,9 @@ func TestObserverSetsTheContextOfAllThatFollows(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []string{
-			"base in caller>0>1", fmt.Sprint(transport.AttemptEnd, " in caller>0>1"), fmt.Sprint(transport.RetryEvent, " in caller>0"),
-			"base in caller>0>2", fmt.Sprint(transport.TransitionEvent, " in caller>0"), fmt.Sprint(transport.AttemptEnd, " in caller>0>2"),
-			fmt.Sprint(transport.RetrySuppressed, " in caller>0"), fmt.Sprint(transport.CallEnd, " in caller>0"),
+			"base in caller>0>1", fmt.Sprint(transport.EventAttemptEnd, " in caller>0>1"), fmt.Sprint(transport.EventRetry, " in caller>0"),
+			"base in caller>0>2", fmt.Sprint(transport.EventTransition, " in caller>0"), fmt.Sprint(transport.EventAttemptEnd, " in caller>0>2"),
+			fmt.Sprint(transport.EventRetrySuppressed, " in caller>0"), fmt.Sprint(transport.EventCallEnd, " in caller>0"),
 		}
 		if !slices.Equal(order, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(order, "\n"), strings.Join(want, "\n"))
@@ -366,8 +366,8 @@ func TestLoggersThatPanicOverABlindBreakerAreSurvived(t *testing.T) {
 			_, _ = tr.RoundTrip(fallbackRequest("GET", "http://a.test").WithContext(ctx))
 			cancel()
 		}
-		if seen.Count(transport.Blind) != 1 {
-			t.Errorf("told %d times", seen.Count(transport.Blind))
+		if seen.Count(transport.EventBlind) != 1 {
+			t.Errorf("told %d times", seen.Count(transport.EventBlind))
 		}
 		observerBalance(t, seen)
 	})
@@ -445,28 +445,28 @@ func TestObserverIsToldWhatEachLayerDid(t *testing.T) {
 			}
 		}
 		want := []event{
-			{kind: transport.TimeoutEvent, layer: "timeout", attempt: 1, phase: "response_header", limit: time.Second},
-			{kind: transport.AttemptEnd, attempt: 1, failed: true},
-			{kind: transport.RetryEvent, layer: "retry", reason: "timeout", attempt: 1},
-			{kind: transport.TransitionEvent, layer: "breaker", reason: "consecutive_failures"},
-			{kind: transport.TimeoutEvent, layer: "timeout", attempt: 2, phase: "response_header", limit: time.Second},
-			{kind: transport.AttemptEnd, attempt: 2, failed: true},
-			{kind: transport.RetrySuppressed, layer: "retry", reason: "max_attempts", attempt: 2},
-			{kind: transport.FallbackEvent, layer: "fallback", reason: "timeout", fallback: "stale", failed: true},
-			{kind: transport.CallEnd, attempt: 2},
-			{kind: transport.Refusal, layer: "breaker", reason: "open", attempt: 1, failed: true},
-			{kind: transport.CallEnd, failed: true},
+			{kind: transport.EventTimeout, layer: "timeout", attempt: 1, phase: "response_header", limit: time.Second},
+			{kind: transport.EventAttemptEnd, attempt: 1, failed: true},
+			{kind: transport.EventRetry, layer: "retry", reason: "timeout", attempt: 1},
+			{kind: transport.EventTransition, layer: "breaker", reason: "consecutive_failures"},
+			{kind: transport.EventTimeout, layer: "timeout", attempt: 2, phase: "response_header", limit: time.Second},
+			{kind: transport.EventAttemptEnd, attempt: 2, failed: true},
+			{kind: transport.EventRetrySuppressed, layer: "retry", reason: "max_attempts", attempt: 2},
+			{kind: transport.EventFallback, layer: "fallback", reason: "timeout", fallback: "stale", failed: true},
+			{kind: transport.EventCallEnd, attempt: 2},
+			{kind: transport.EventRefusal, layer: "breaker", reason: "open", attempt: 1, failed: true},
+			{kind: transport.EventCallEnd, failed: true},
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got\n%+v\nwant\n%+v", got, want)
 		}
-		tr := r.seen.Events(transport.TransitionEvent)[0].Transition
+		tr := r.seen.Events(transport.EventTransition)[0].Transition
 		at := r.Snapshot()[0].Transitions[0]
 		if tr.From != transport.Closed || tr.To != transport.Open || !tr.At.Equal(at.At) || tr.At.Sub(began) < 2*time.Second || tr.Until.Sub(tr.At) < 9*time.Second ||
 			tr.Evidence.Consecutive != 2 || tr.Evidence.Last != "read timeout" {
 			t.Errorf("%+v", tr)
 		}
-		if d := r.seen.Events(transport.RetryEvent)[0].Delay; d < time.Second/2 || d > time.Second {
+		if d := r.seen.Events(transport.EventRetry)[0].Delay; d < time.Second/2 || d > time.Second {
 			t.Errorf("delay %v", d)
 		}
 	})

@@ -75,12 +75,12 @@ func TestOrderFallbackIsAskedOnceAllRetriesAreOver(t *testing.T) {
 		r.fill("/", good("old"))
 		r.base.Script(transporttest.Step{Status: 503}, transporttest.Step{Err: errFallbackDial}, good("new"))
 		resp, text, err := r.get("/")
-		if _, stored := cache.FromResponse(resp); err != nil || stored || text != "new" || r.seen.Count(transport.FallbackEvent) != 0 {
+		if _, stored := cache.FromResponse(resp); err != nil || stored || text != "new" || r.seen.Count(transport.EventFallback) != 0 {
 			t.Errorf("%v, %q, %v", resp, text, err)
 		}
 		r.base.Script(transporttest.Step{Status: 503}, transporttest.Step{Err: errFallbackDial}, transporttest.Step{Status: 502})
 		resp, text, err = r.get("/")
-		if _, stored := cache.FromResponse(resp); err != nil || !stored || text != "new" || r.seen.Count(transport.FallbackEvent) != 1 || len(r.base.Hits()) != 7 {
+		if _, stored := cache.FromResponse(resp); err != nil || !stored || text != "new" || r.seen.Count(transport.EventFallback) != 1 || len(r.base.Hits()) != 7 {
 			t.Errorf("%v, %q, %v", resp, text, err)
 		}
 	})
@@ -282,17 +282,17 @@ func TestOrderOfAllLayersInOneCall(t *testing.T) {
 		}
 		var got []transport.EventKind
 		for _, e := range r.seen.Events()[earlier:] {
-			if e.Kind != transport.AttemptEnd {
+			if e.Kind != transport.EventAttemptEnd {
 				got = append(got, e.Kind)
 			}
 		}
 		want := []transport.EventKind{
-			transport.TimeoutEvent,    // 6: the first attempt is cut off
-			transport.RetryEvent,      // 3: and repeated
-			transport.TransitionEvent, // 4: the second is the breaker's second failure
-			transport.RetrySuppressed, // 3: which ends the retries
-			transport.FallbackEvent,   // 2: and the stored answer stands in
-			transport.CallEnd,
+			transport.EventTimeout,         // 6: the first attempt is cut off
+			transport.EventRetry,           // 3: and repeated
+			transport.EventTransition,      // 4: the second is the breaker's second failure
+			transport.EventRetrySuppressed, // 3: which ends the retries
+			transport.EventFallback,        // 2: and the stored answer stands in
+			transport.EventCallEnd,
 		}
 		if len(got) != len(want) {
 			t.Fatalf("%v, want %v", got, want)
@@ -373,7 +373,7 @@ func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
 			if _, text, err := r.get("/"); err != nil || text != "late" {
 				t.Error(text, err)
 			}
-		}, transport.TimeoutEvent, transport.LayerTimeout, 1},
+		}, transport.EventTimeout, transport.LayerTimeout, 1},
 		{"bulkhead", policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 2, Shadow: true}}, func(t *testing.T, r *fallbackRig) {
 			r.base.Script(transporttest.Step{Body: "x"})
 			for range 5 {
@@ -383,7 +383,7 @@ func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
 			if s := r.Snapshot()[0]; s.InFlight != 5 || s.Counts.Rejected != 3 {
 				t.Errorf("%d in flight, %d rejected", s.InFlight, s.Counts.Rejected)
 			}
-		}, transport.Refusal, transport.LayerBulkhead, 3},
+		}, transport.EventRefusal, transport.LayerBulkhead, 3},
 		{"breaker", policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 2, Shadow: true}}, func(t *testing.T, r *fallbackRig) {
 			r.base.Script(transporttest.Step{Status: 503})
 			for range 5 {
@@ -394,23 +394,23 @@ func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
 			if s := r.Snapshot()[0]; s.State != transport.Open || len(r.base.Hits()) != 5 || s.Counts.RefusedOpen != 3 {
 				t.Errorf("%v, %+v", s.State, s.Counts)
 			}
-			if e := r.seen.Events(transport.TransitionEvent); len(e) != 1 || !e[0].Shadow {
+			if e := r.seen.Events(transport.EventTransition); len(e) != 1 || !e[0].Shadow {
 				t.Errorf("%+v", e)
 			}
-		}, transport.Refusal, transport.LayerBreaker, 3},
+		}, transport.EventRefusal, transport.LayerBreaker, 3},
 		{"retry", policy.Policy{Retry: policy.Retry{MaxAttempts: 3, Base: time.Second, Max: time.Second, Shadow: true}}, func(t *testing.T, r *fallbackRig) {
 			r.base.Script(transporttest.Step{Status: 503, Body: "sorry"})
 			start := time.Now()
 			if resp, text, err := r.get("/"); err != nil || resp.StatusCode != 503 || text != "sorry" || len(r.base.Hits()) != 1 || time.Since(start) != 0 {
 				t.Error(resp, text, err)
 			}
-		}, transport.RetryEvent, transport.LayerRetry, 1},
+		}, transport.EventRetry, transport.LayerRetry, 1},
 		{"fallback", policy.Policy{Fallback: policy.Fallback{MaxStale: time.Hour, Shadow: true}}, func(t *testing.T, r *fallbackRig) {
 			r.fill("/", good("old"))
 			if resp, _, err := r.get("/"); err == nil {
 				t.Error(resp)
 			}
-		}, transport.FallbackEvent, transport.LayerFallback, 1},
+		}, transport.EventFallback, transport.LayerFallback, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -445,7 +445,7 @@ func TestShadowOfABulkheadLeavesForgottenBodiesOpen(t *testing.T) {
 				t.Errorf("%d bytes, %v", n, err)
 			}
 		}
-		if e := r.seen.Events(transport.Leak); len(e) != 1 || !e[0].Shadow || r.Snapshot()[0].Counts.Leaked != 1 {
+		if e := r.seen.Events(transport.EventLeak); len(e) != 1 || !e[0].Shadow || r.Snapshot()[0].Counts.Leaked != 1 {
 			t.Errorf("told of as %+v", e)
 		}
 		_ = resp.Body.Close()

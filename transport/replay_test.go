@@ -268,7 +268,7 @@ func TestReplayWaitsUntilTheAttemptHasLetGo(t *testing.T) {
 			if d := time.Since(start); test.hits == 1 && d > 50*time.Millisecond {
 				t.Errorf("%v: held for %v, want 50ms at most", test.keep, d)
 			}
-			if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != test.reason {
+			if e := rec.Events(transport.EventRetrySuppressed); len(e) != 1 || e[0].Reason != test.reason {
 				t.Errorf("%v: %+v, want %s", test.keep, e, test.reason)
 			}
 			time.Sleep(time.Minute)
@@ -306,7 +306,7 @@ func TestReplayDoesNotWaitForARetryThatIsNotMade(t *testing.T) {
 			case "not_idempotent":
 				req.Method = http.MethodPost
 			}
-			before := rec.Count(transport.RetrySuppressed)
+			before := rec.Count(transport.EventRetrySuppressed)
 			start := time.Now()
 			_, err := tr.RoundTrip(req)
 			d := time.Since(start)
@@ -317,7 +317,7 @@ func TestReplayDoesNotWaitForARetryThatIsNotMade(t *testing.T) {
 			} else if d != 0 || err != io.ErrUnexpectedEOF {
 				t.Errorf("%s: %v after %v, want the error at once", reason, err, d)
 			}
-			if e := rec.Events(transport.RetrySuppressed)[before:]; len(e) != 1 || e[0].Reason != reason {
+			if e := rec.Events(transport.EventRetrySuppressed)[before:]; len(e) != 1 || e[0].Reason != reason {
 				t.Errorf("%+v, want %s", e, reason)
 			}
 			time.Sleep(time.Minute)
@@ -710,7 +710,7 @@ func TestReplayReturnsTheLastAnswerWhenGetBodyFails(t *testing.T) {
 		if status, body := retryDo(t, tr, req); status != 503 || body != "sorry" {
 			t.Errorf("%d %q, want the 503 with its body", status, body)
 		}
-		if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != "body_not_replayable" {
+		if e := rec.Events(transport.EventRetrySuppressed); len(e) != 1 || e[0].Reason != "body_not_replayable" {
 			t.Errorf("%+v, want one suppressed: body_not_replayable", e)
 		}
 	})

@@ -68,7 +68,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, c.attempted(err)
 		}
 		last := a.discard(resp, err)
-		c.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
+		c.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
 		next := a.next(timeoutOf(err))
 		if err = c.wait(delay); err != nil {
 			if body != nil {
@@ -134,11 +134,11 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 // suppress tells of a retry that is not made.
 func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duration) {
 	if obstacle == "" { // it is in shadow mode
-		a.call.observe(Event{Kind: RetryEvent, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason, Shadow: true})
+		a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason, Shadow: true})
 		return
 	}
 	r.h.counts.suppressed.Add(1)
-	a.call.observe(Event{Kind: RetrySuppressed, Layer: LayerRetry, Attempt: a.number, Reason: obstacle, Shadow: r.policy.Shadow})
+	a.call.observe(Event{Kind: EventRetrySuppressed, Layer: LayerRetry, Attempt: a.number, Reason: obstacle, Shadow: r.policy.Shadow})
 }
 
 // obstacleOf names what kept a retry from being sent after its wait.

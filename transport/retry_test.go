@@ -550,8 +550,8 @@ func TestRetryNeverRepeatsACallItsCallerEnded(t *testing.T) {
 				if err == nil {
 					_ = resp.Body.Close()
 				}
-				if n := len(base.Hits()); n != 1 || rec.Count(transport.RetryEvent) != 0 {
-					t.Errorf("%s, %+v: %d hits, %d retries told, want 1 and none (%v)", name, step, n, rec.Count(transport.RetryEvent), err)
+				if n := len(base.Hits()); n != 1 || rec.Count(transport.EventRetry) != 0 {
+					t.Errorf("%s, %+v: %d hits, %d retries told, want 1 and none (%v)", name, step, n, rec.Count(transport.EventRetry), err)
 				}
 			})
 		}
@@ -600,7 +600,7 @@ func TestRetryEndsWhenItsOwnAttemptTripsTheBreaker(t *testing.T) {
 		if d := time.Since(start); status != 503 || body != "sorry" || len(base.Hits()) != 2 || d > 200*time.Millisecond {
 			t.Errorf("%d %q, %d hits after %v; want the second 503 without a further wait", status, body, len(base.Hits()), d)
 		}
-		if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != "breaker_open" {
+		if e := rec.Events(transport.EventRetrySuppressed); len(e) != 1 || e[0].Reason != "breaker_open" {
 			t.Errorf("%+v, want one suppressed by the breaker", e)
 		}
 		base.Script(transporttest.Step{Fault: transporttest.Reset})
@@ -851,7 +851,7 @@ func TestRetryStopsAtTheDeadline(t *testing.T) {
 					}
 					_ = resp.Body.Close()
 				}
-				if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != "deadline" {
+				if e := rec.Events(transport.EventRetrySuppressed); len(e) != 1 || e[0].Reason != "deadline" {
 					t.Errorf("%s, %s: %+v, want one suppressed for the deadline", name, bound, e)
 				}
 			})
@@ -1069,7 +1069,7 @@ func TestRetryRefusedReturnsWhatTheHostSaidLast(t *testing.T) {
 						t.Errorf("%#v, want %d attempts in it", err, test.hits)
 					}
 				}
-				if e := rec.Events(transport.RetrySuppressed); len(e) != 1 || e[0].Reason != test.reason {
+				if e := rec.Events(transport.EventRetrySuppressed); len(e) != 1 || e[0].Reason != test.reason {
 					t.Errorf("%+v, want one suppressed: %s", e, test.reason)
 				}
 				time.Sleep(2 * time.Minute)
@@ -1463,16 +1463,16 @@ func TestRetryShadowOnlyReports(t *testing.T) {
 		if n := len(base.Hits()); n != calls || time.Since(start) != 0 {
 			t.Errorf("%d hits after %v, want %d at once", n, time.Since(start), calls)
 		}
-		for _, e := range rec.Events(transport.RetryEvent) {
+		for _, e := range rec.Events(transport.EventRetry) {
 			if !e.Shadow || e.Reason != "status" || e.Delay < 100*time.Millisecond || e.Delay > 200*time.Millisecond {
 				t.Errorf("%+v, want the retry that would have been", e)
 			}
 		}
 		// It reports what it would have done, within its budget.
-		if n := rec.Count(transport.RetryEvent); n != policy.BudgetBurst {
+		if n := rec.Count(transport.EventRetry); n != policy.BudgetBurst {
 			t.Errorf("%d retries reported, want %d", n, policy.BudgetBurst)
 		}
-		if e := rec.Events(transport.RetrySuppressed); len(e) != 2 || e[0].Reason != "budget" || !e[0].Shadow {
+		if e := rec.Events(transport.EventRetrySuppressed); len(e) != 2 || e[0].Reason != "budget" || !e[0].Shadow {
 			t.Errorf("%+v, want two suppressed by the budget", e)
 		}
 		if c := tr.Snapshot()[0].Counts; c.Retries != 0 {
@@ -1511,15 +1511,15 @@ func TestRetryTellsWhatItDoes(t *testing.T) {
 		var got []string
 		for _, e := range rec.Events() {
 			switch e.Kind {
-			case transport.AttemptEnd:
+			case transport.EventAttemptEnd:
 				got = append(got, fmt.Sprintf("end %d", e.Attempt))
-			case transport.RetryEvent:
+			case transport.EventRetry:
 				got = append(got, fmt.Sprintf("retry %d %s", e.Attempt, e.Reason))
-			case transport.RetrySuppressed:
+			case transport.EventRetrySuppressed:
 				got = append(got, fmt.Sprintf("suppressed %d %s", e.Attempt, e.Reason))
-			case transport.TimeoutEvent:
+			case transport.EventTimeout:
 				got = append(got, "timeout "+e.Phase)
-			case transport.CallEnd:
+			case transport.EventCallEnd:
 				got = append(got, fmt.Sprintf("call %d %s", e.Attempt, e.Outcome))
 			}
 		}

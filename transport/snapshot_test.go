@@ -106,7 +106,7 @@ func TestSnapshotTellsOfAnOpenBreakerWithoutMovingIt(t *testing.T) {
 		for range 10 {
 			time.Sleep(time.Minute)
 			s = tr.Snapshot()[0]
-			if s.State != transport.HalfOpen || !s.Since.Equal(until) || s.RetryIn != 0 || len(s.Transitions) != 1 || seen.Count(transport.TransitionEvent) != 1 {
+			if s.State != transport.HalfOpen || !s.Since.Equal(until) || s.RetryIn != 0 || len(s.Transitions) != 1 || seen.Count(transport.EventTransition) != 1 {
 				t.Errorf("%+v", s)
 			}
 		}
@@ -115,7 +115,7 @@ func TestSnapshotTellsOfAnOpenBreakerWithoutMovingIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = tr.Snapshot()[0]
-		if s.State != transport.Closed || s.Trip == nil || s.Trip.Trigger != "consecutive_failures" || len(s.Transitions) != 3 || seen.Count(transport.TransitionEvent) != 3 {
+		if s.State != transport.Closed || s.Trip == nil || s.Trip.Trigger != "consecutive_failures" || len(s.Transitions) != 3 || seen.Count(transport.EventTransition) != 3 {
 			t.Errorf("%+v", s)
 		}
 		if s.Window.Calls != 0 || s.Window.Failures != 0 || s.Window.Consecutive != 0 {
@@ -250,8 +250,8 @@ func TestSnapshotCountsTheRefusalsThatCallersSaw(t *testing.T) {
 		}
 		all.Wait()
 		_, most := base.InFlight()
-		if n := tr.Snapshot()[0].Counts.Rejected; n != 8 || refused.Load() != 8 || seen.Count(transport.Refusal) != 8 || most != 2 {
-			t.Errorf("%d counted, %d told, %d seen by callers, %d in flight at most", n, seen.Count(transport.Refusal), refused.Load(), most)
+		if n := tr.Snapshot()[0].Counts.Rejected; n != 8 || refused.Load() != 8 || seen.Count(transport.EventRefusal) != 8 || most != 2 {
+			t.Errorf("%d counted, %d told, %d seen by callers, %d in flight at most", n, seen.Count(transport.EventRefusal), refused.Load(), most)
 		}
 		observerBalance(t, seen)
 	})

@@ -289,7 +289,7 @@ func (c *call) timedOut(e *Error, attempt int, shadow bool) {
 }
 
 func (c *call) tellTimeout(e *Error, attempt int, shadow bool) {
-	c.observe(Event{Kind: TimeoutEvent, Layer: LayerTimeout, Attempt: attempt, Phase: e.Phase, Limit: e.Limit, Shadow: shadow})
+	c.observe(Event{Kind: EventTimeout, Layer: LayerTimeout, Attempt: attempt, Phase: e.Phase, Limit: e.Limit, Shadow: shadow})
 }
 
 // totalTimeout is the error of a call that has used up Total.

@@ -217,7 +217,7 @@ func TestTimeoutFiresExactlyAtItsLimit(t *testing.T) {
 				_, err := fetch(tr.Client(), req)
 				mustTimeOut(t, err, c.kind, c.phase, c.knob, limitOf(c.limits, c.knob))
 				mustTake(t, start, limit)
-				if e := recorder.Events(transport.TimeoutEvent); len(e) != 1 || e[0].Phase != c.phase || e[0].Limit != limitOf(c.limits, c.knob) || e[0].Attempt != 1 {
+				if e := recorder.Events(transport.EventTimeout); len(e) != 1 || e[0].Phase != c.phase || e[0].Limit != limitOf(c.limits, c.knob) || e[0].Attempt != 1 {
 					t.Errorf("events: %+v", e)
 				}
 				time.Sleep(time.Second) // less than any other limit on a handshake
@@ -472,7 +472,7 @@ func TestTimeoutLeavesTheCallersPausesOut(t *testing.T) {
 				} else {
 					mustTake(t, start, 20*time.Minute+time.Second)
 				}
-				if e := recorder.Events(transport.AttemptEnd); len(e) != 1 || e[0].Slow || e[0].Verdict != policy.Success {
+				if e := recorder.Events(transport.EventAttemptEnd); len(e) != 1 || e[0].Slow || e[0].Verdict != policy.Success {
 					t.Errorf("%+v", e)
 				}
 			})
@@ -567,7 +567,7 @@ func TestTimeoutSparesAHealthyTransfer(t *testing.T) {
 				if d := time.Since(start); d < 5*time.Second {
 					t.Errorf("took %v: no long transfer", d)
 				}
-				if e := recorder.Events(transport.AttemptEnd); len(e) != 1 || e[0].Slow || e[0].Verdict != policy.Success {
+				if e := recorder.Events(transport.EventAttemptEnd); len(e) != 1 || e[0].Slow || e[0].Verdict != policy.Success {
 					t.Errorf("%+v", e)
 				}
 			})
@@ -587,7 +587,7 @@ func TestTimeoutCutsADrip(t *testing.T) {
 		if len(got) != 10 {
 			t.Errorf("%d bytes", len(got))
 		}
-		if e := recorder.Events(transport.AttemptEnd); len(e) != 1 || !e[0].Slow || e[0].Verdict != policy.Failure {
+		if e := recorder.Events(transport.EventAttemptEnd); len(e) != 1 || !e[0].Slow || e[0].Verdict != policy.Failure {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -816,7 +816,7 @@ func TestTimeoutOfOneCallSetsItsSlowCall(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if e := recorder.Events(transport.AttemptEnd); len(e) != 2 || !e[0].Slow || e[1].Slow {
+		if e := recorder.Events(transport.EventAttemptEnd); len(e) != 2 || !e[0].Slow || e[1].Slow {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -834,7 +834,7 @@ func TestTimeoutInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
 		if got != "abc" || err != nil {
 			t.Fatalf("%q, %v", got, err)
 		}
-		if e := recorder.Events(transport.TimeoutEvent); len(e) != 1 || !e[0].Shadow || e[0].Phase != "connect" {
+		if e := recorder.Events(transport.EventTimeout); len(e) != 1 || !e[0].Shadow || e[0].Phase != "connect" {
 			t.Errorf("%+v", e)
 		}
 		if c := tr.Snapshot()[0].Counts; c.Timeouts["connect"] != 1 {

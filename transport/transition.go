@@ -5,16 +5,23 @@ import (
 	"log/slog"
 )
 
+// told is a transition that waits to be told of, with the context of the call that
+// brought it about.
+type told struct {
+	ctx        context.Context
+	transition *Transition
+}
+
 // deliver tells of the queued transitions, in order, one goroutine at a time,
 // outside all locks.
-func (b *breaker) deliver(ctx context.Context) {
-	for b.deliverOne(ctx) {
+func (b *breaker) deliver() {
+	for b.deliverOne() {
 	}
 }
 
 // deliverOne tells of the first queued transition; false if there is none, or
 // while another goroutine is at it, which then goes on with the rest.
-func (b *breaker) deliverOne(ctx context.Context) bool {
+func (b *breaker) deliverOne() bool {
 	b.mu.Lock()
 	if len(b.queue) == 0 || b.delivering {
 		b.mu.Unlock()
@@ -29,7 +36,7 @@ func (b *breaker) deliverOne(ctx context.Context) bool {
 		b.delivering = false
 		b.mu.Unlock()
 	}()
-	b.tell(ctx, t)
+	b.tell(t.ctx, t.transition)
 	return true
 }
 
@@ -39,12 +46,11 @@ func (b *breaker) tell(ctx context.Context, t *Transition) {
 		b.h.pools.retire(b.h.pools.current.Load())
 	}
 	b.log(ctx, t)
-	b.h.t.observe(ctx, Event{Kind: TransitionEvent, Host: b.h.name, Layer: LayerBreaker,
+	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
 }
 
 func (b *breaker) log(ctx context.Context, t *Transition) {
-	defer func() { _ = recover() }() // a handler's panic is not the call's
 	level := slog.LevelInfo
 	if t.To == Open || t.To == ForcedOpen {
 		level = slog.LevelWarn
@@ -62,5 +68,5 @@ func (b *breaker) log(ctx context.Context, t *Transition) {
 	if b.policy.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))
 	}
-	b.h.t.logger.LogAttrs(ctx, level, "circuit breaker state changed", attrs...)
+	b.h.t.log(ctx, level, "circuit breaker state changed", attrs...)
 }

@@ -32,7 +32,7 @@ func TestBreakerShadowCountsAndTellsAndLetsThrough(t *testing.T) {
 		if got := d.moves(); got != "closed open half_open closed" {
 			t.Errorf("told %s", got)
 		}
-		for _, e := range append(d.told(transport.TransitionEvent), d.told(transport.Refusal)...) {
+		for _, e := range append(d.told(transport.EventTransition), d.told(transport.EventRefusal)...) {
 			if !e.Shadow {
 				t.Errorf("%+v does not say that it is a shadow", e)
 			}
@@ -51,7 +51,7 @@ func TestBreakerListenersMayCallAnyMethod(t *testing.T) {
 		host := d.tr.Host("http://dep.test")
 		var states []string
 		d.listens(func(e transport.Event) {
-			if e.Kind != transport.TransitionEvent {
+			if e.Kind != transport.EventTransition {
 				return
 			}
 			states = append(states, e.Transition.From.String()+">"+e.Transition.To.String())
@@ -114,10 +114,10 @@ func TestBreakerSurvivesListenersThatPanicOrEndTheirGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))
 		d.listens(func(e transport.Event) {
-			if e.Kind == transport.TransitionEvent && e.Transition.To == transport.HalfOpen {
+			if e.Kind == transport.EventTransition && e.Transition.To == transport.HalfOpen {
 				panic("listener")
 			}
-			if e.Kind == transport.TransitionEvent && e.Transition.To == transport.Open {
+			if e.Kind == transport.EventTransition && e.Transition.To == transport.Open {
 				breakerGoexit()
 			}
 		})
@@ -201,7 +201,7 @@ func TestBreakerMovesLawfullyUnderACrowd(t *testing.T) {
 				})
 			}
 			crowd.Wait()
-			told := d.told(transport.TransitionEvent)
+			told := d.told(transport.EventTransition)
 			if len(told) < 6 {
 				t.Fatalf("%d transitions only", len(told))
 			}

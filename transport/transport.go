@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,8 +49,9 @@ type Config struct {
 	// Observer is told what happens. Nil: nobody is.
 	Observer Observer
 
-	// Logger gets the breakers' transitions. Nil: slog.Default(); silence it
-	// with slog.New(slog.DiscardHandler).
+	// Logger gets the breakers' transitions, and what else an owner must know.
+	// Nil: slog.Default() at the time; silence it with
+	// slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 
 	// MaxConcurrent bounds the calls of all hosts together. Zero: no bound.
@@ -70,8 +72,8 @@ const (
 )
 
 // Transport is an http.RoundTripper that keeps one slow or dead dependency from
-// taking its callers down. It is safe for concurrent use. See the package
-// documentation for its layers.
+// taking its callers down. It is made by New and safe for concurrent use. See the
+// package documentation for its layers.
 type Transport struct {
 	base     http.RoundTripper
 	pooled   *http.Transport // base, where that is one
@@ -84,6 +86,7 @@ type Transport struct {
 	policies policies
 	epoch    time.Time // of the clock
 	closed   atomic.Bool
+	panics   sync.Map // of functions that were configured: those that were logged
 	idle     idleConns
 }
 
@@ -103,9 +106,6 @@ func New(c Config) (*Transport, error) {
 	}
 	t.hosts.max = cmp.Or(c.MaxHosts, defaultMaxHosts)
 	t.idle.max = int64(cmp.Or(c.MaxIdleConns, defaultMaxIdleConns))
-	if t.logger == nil {
-		t.logger = slog.Default()
-	}
 	if t.base == nil {
 		t.base = cleanhttp.DefaultPooledTransport()
 	}

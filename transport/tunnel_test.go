@@ -124,7 +124,7 @@ func TestStreamMayBeBoundInItsSilence(t *testing.T) {
 		if len(got) != 3 {
 			t.Errorf("%d bytes", len(got))
 		}
-		if c := tr.Snapshot()[0].Counts; c.Timeouts["stream"] != 1 || recorder.Count(transport.TimeoutEvent) != 1 {
+		if c := tr.Snapshot()[0].Counts; c.Timeouts["stream"] != 1 || recorder.Count(transport.EventTimeout) != 1 {
 			t.Errorf("%v", c.Timeouts)
 		}
 	})
@@ -202,7 +202,7 @@ func TestStreamIdleInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
 		if got, err := fetch(tr.Client(), get(t, "http://a.test")); got != "abc" || err != nil {
 			t.Errorf("%q, %v", got, err)
 		}
-		if e := recorder.Events(transport.TimeoutEvent); len(e) != 1 || !e[0].Shadow {
+		if e := recorder.Events(transport.EventTimeout); len(e) != 1 || !e[0].Shadow {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -370,7 +370,7 @@ func TestStreamOfAnUpgradeMayBeBoundInItsSilence(t *testing.T) {
 		if _, open := origin.Connections(); open != 0 {
 			t.Error("the connection is open")
 		}
-		if c := tr.Snapshot()[0].Counts; c.Timeouts["stream"] != 1 || recorder.Count(transport.TimeoutEvent) != 1 {
+		if c := tr.Snapshot()[0].Counts; c.Timeouts["stream"] != 1 || recorder.Count(transport.EventTimeout) != 1 {
 			t.Errorf("%v", c.Timeouts)
 		}
 	})
@@ -388,7 +388,7 @@ func TestStreamOfAnUpgradeInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) 
 			echo(t, rw)
 		}
 		_ = rw.Close()
-		if e := recorder.Events(transport.TimeoutEvent); len(e) != 1 || !e[0].Shadow {
+		if e := recorder.Events(transport.EventTimeout); len(e) != 1 || !e[0].Shadow {
 			t.Errorf("%+v", e)
 		}
 	})

@@ -217,7 +217,7 @@ func (r *rig) Start(ctx context.Context, _ transport.Start) context.Context { re
 
 // Observe notes what the breakers do.
 func (r *rig) Observe(_ context.Context, e transport.Event) {
-	if e.Kind != transport.TransitionEvent {
+	if e.Kind != transport.EventTransition {
 		return
 	}
 	t := transition{r.nameOf(e.Host), *e.Transition}

@@ -68,7 +68,7 @@ func aHangOfPaymentsOpensItsBreaker(t *testing.T) {
 		if s := tr.Snapshot()[0]; s.State != transport.Closed {
 			t.Errorf("still %v", s.State)
 		}
-		for _, e := range seen.Events(transport.TransitionEvent) {
+		for _, e := range seen.Events(transport.EventTransition) {
 			t.Logf("%v -> %v: %v", e.Transition.From, e.Transition.To, &e.Transition.Evidence)
 		}
 		transporttest.CheckPermits(t, tr)

@@ -36,13 +36,13 @@ func TestRecorderCollects(t *testing.T) {
 	r, logs := &Recorder{}, &Logs{}
 	tr := transport.Must(transport.New(transport.Config{Base: NewBase(Step{Status: 404}), Observer: r, Logger: slog.New(logs)}))
 	go get(tr.Client(), "http://a.test")
-	if e := r.WaitFor(t, transport.AttemptEnd, transport.CallEnd); len(e) != 2 || e[1].Status != 404 || e[0].Verdict != policy.Neutral {
+	if e := r.WaitFor(t, transport.EventAttemptEnd, transport.EventCallEnd); len(e) != 2 || e[1].Status != 404 || e[0].Verdict != policy.Neutral {
 		t.Fatalf("%+v", e)
 	}
 	if s := r.Starts(); len(s) != 2 || s[0].Attempt != 0 || s[1].Attempt != 1 {
 		t.Fatalf("%+v", s)
 	}
-	if n := r.Count(transport.Refusal); n != 0 || len(r.Events()) != 2 {
+	if n := r.Count(transport.EventRefusal); n != 0 || len(r.Events()) != 2 {
 		t.Fatal(n, r.Events())
 	}
 	CheckPermits(t, tr)
