@@ -8,32 +8,25 @@ import (
 	"time"
 )
 
-// Memory is a [Store] in the process, bounded in bytes. Reads share a lock and allocate nothing. Room is made by
-// SIEVE (Zhang et al., NSDI 2024), after all that is past its use. It starts no goroutine.
+// Memory is a [Store] in the process, bounded in bytes. Reads take no lock and allocate nothing. Writes take one lock.
+// Room is made by SIEVE (Zhang et al., NSDI 2024), after all that is past its use. It starts no goroutine.
 type Memory struct {
 	maxBytes, maxEntryBytes int64
 
-	mu     sync.RWMutex // guards all below; len and bytes are read without it
-	nodes  map[place]*node
+	index atomic.Pointer[index]
+	len   atomic.Int64
+	bytes atomic.Int64
+
+	mu     sync.Mutex       // guards all below, and every change of the above
 	uris   map[uint64]*node // first node of each URI, by the hash of its key
 	queue  queue
 	deaths deaths
-
-	len   atomic.Int64
-	bytes atomic.Int64
-}
-
-// place is where the answers of one URI and partition are. It has the hash of the key and not the key, whose text is that
-// of an entry and would outlive it here. Two keys with one hash have one place, where the later puts out the other.
-type place struct {
-	uri       uint64
-	partition Partition
 }
 
 // node holds the variants of one URI and partition. It is what is looked up and what is evicted.
 type node struct {
-	place    place
-	variants []*Entry // at least one; the slice is replaced, never changed
+	hash     uint64
+	variants atomic.Pointer[[]*Entry] // nil once removed
 	visited  atomic.Bool
 
 	weight       int64
@@ -49,12 +42,9 @@ func NewMemory(c Config) (*Memory, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	return &Memory{
-		maxBytes:      c.MaxBytes,
-		maxEntryBytes: c.MaxEntryBytes,
-		nodes:         make(map[place]*node),
-		uris:          make(map[uint64]*node),
-	}, nil
+	m := &Memory{maxBytes: c.MaxBytes, maxEntryBytes: c.MaxEntryBytes, uris: make(map[uint64]*node)}
+	m.index.Store(newIndex(64))
+	return m, nil
 }
 
 // Len is the number of entries.
@@ -66,18 +56,16 @@ func (m *Memory) Bytes() int64 { return m.bytes.Load() }
 // MaxEntryBytes is the bound of the same name in [Config].
 func (m *Memory) MaxEntryBytes() int64 { return m.maxEntryBytes }
 
-// Lookup returns the variants stored for one URI and partition.
+// Lookup returns the variants stored for one URI and partition, without a lock.
 func (m *Memory) Lookup(k Key, p Partition) []*Entry {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	n := m.nodes[place{k.hash, p}]
-	if n == nil || n.variants[0].key != k {
+	n, variants := m.index.Load().find(k, p)
+	if n == nil {
 		return nil
 	}
 	if !n.visited.Load() { // a write would take the cache line from the other readers
 		n.visited.Store(true)
 	}
-	return n.variants
+	return variants
 }
 
 // Put stores e as [Entry.Join] says and makes room for it first. It refuses an entry that is heavier than the
@@ -85,11 +73,7 @@ func (m *Memory) Lookup(k Key, p Partition) []*Entry {
 func (m *Memory) Put(e *Entry) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.nodes[place{e.key.hash, e.partition}]
-	var variants []*Entry
-	if n != nil && n.variants[0].key == e.key {
-		variants = n.variants
-	}
+	n, variants := m.index.Load().find(e.key, e.partition)
 	joined, ok := e.Join(variants)
 	if !ok || e.Weight() > m.maxBytes {
 		return false
@@ -112,18 +96,16 @@ func (m *Memory) Put(e *Entry) bool {
 func (m *Memory) Delete(e *Entry) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	n := m.nodes[place{e.key.hash, e.partition}]
-	if n == nil {
+	n, variants := m.index.Load().find(e.key, e.partition)
+	i := slices.Index(variants, e)
+	if i < 0 {
 		return
 	}
-	i := slices.Index(n.variants, e)
-	switch {
-	case i < 0:
-	case len(n.variants) == 1:
+	if len(variants) == 1 {
 		m.remove(n)
-	default:
-		m.update(n, slices.Delete(slices.Clone(n.variants), i, i+1))
+		return
 	}
+	m.update(n, slices.Delete(slices.Clone(variants), i, i+1))
 }
 
 // DeleteAll removes every variant in every partition of a URI.
@@ -132,7 +114,7 @@ func (m *Memory) DeleteAll(k Key) {
 	defer m.mu.Unlock()
 	for n := m.uris[k.hash]; n != nil; {
 		next := n.next
-		if n.variants[0].key == k {
+		if (*n.variants.Load())[0].key == k {
 			m.remove(n)
 		}
 		n = next
@@ -154,26 +136,30 @@ func (m *Memory) makeRoom(extra int64, keep *node) {
 	}
 }
 
-// insert adds a node for the URI and partition of e, without variants as yet.
+// insert adds an empty node for the URI and partition of e.
 func (m *Memory) insert(e *Entry) *node {
-	n := &node{place: place{e.key.hash, e.partition}}
+	n := &node{hash: hash(e.key, e.partition)}
 	m.queue.push(n)
 	n.dies = e.Useless()
 	heap.Push(&m.deaths, n)
-	if n.next = m.uris[n.place.uri]; n.next != nil {
+	if n.next = m.uris[e.key.hash]; n.next != nil {
 		n.next.prev = n
 	}
-	m.uris[n.place.uri] = n
-	m.nodes[n.place] = n
+	m.uris[e.key.hash] = n
+	m.index.Store(m.index.Load().add(n))
 	return n
 }
 
 // update gives n its variants, which are at least one.
 func (m *Memory) update(n *node, variants []*Entry) {
+	before := 0
+	if old := n.variants.Load(); old != nil {
+		before = len(*old)
+	}
 	weight := weigh(variants)
-	m.len.Add(int64(len(variants) - len(n.variants)))
+	m.len.Add(int64(len(variants) - before))
 	m.bytes.Add(weight - n.weight)
-	n.variants, n.weight = variants, weight
+	n.weight = weight
 	n.dies = variants[0].Useless()
 	for _, v := range variants[1:] {
 		if t := v.Useless(); t.After(n.dies) {
@@ -181,10 +167,14 @@ func (m *Memory) update(n *node, variants []*Entry) {
 		}
 	}
 	heap.Fix(&m.deaths, n.heapAt)
+	n.variants.Store(&variants)
 }
 
 func (m *Memory) remove(n *node) {
-	delete(m.nodes, n.place)
+	variants := *n.variants.Load()
+	k := variants[0].key
+	n.variants.Store(nil)
+	m.index.Load().remove(n)
 	m.queue.remove(n)
 	heap.Remove(&m.deaths, n.heapAt)
 	if n.next != nil {
@@ -194,11 +184,11 @@ func (m *Memory) remove(n *node) {
 	case n.prev != nil:
 		n.prev.next = n.next
 	case n.next != nil:
-		m.uris[n.place.uri] = n.next
+		m.uris[k.hash] = n.next
 	default:
-		delete(m.uris, n.place.uri)
+		delete(m.uris, k.hash)
 	}
-	m.len.Add(-int64(len(n.variants)))
+	m.len.Add(-int64(len(variants)))
 	m.bytes.Add(-n.weight)
 }
 

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -206,36 +205,6 @@ func TestDeletingWhatIsGoneDoesNothing(t *testing.T) {
 	c.serves(t, "newer", numbered(1), minutes)
 	if e.Partition() != (cache.Partition{}) || e.Key().Path != "/1" {
 		t.Errorf("%+v", e.Key())
-	}
-}
-
-func TestKeysOfOneHashAreNotConfused(t *testing.T) {
-	c := newClient(t)
-	stored := func(i int) *cache.Entry {
-		c.put(i, "hello")
-		return c.store.Lookup(cache.KeyOf(c.Begin(numbered(i))), cache.Partition{})[0]
-	}
-	collided := cache.Collide(stored(1), stored(2))
-	one, two := collided[0], collided[1]
-	m := newClient(t).store
-	has := func(e *cache.Entry) bool { return slices.Contains(m.Lookup(e.Key(), e.Partition()), e) }
-
-	if !m.Put(one) || !has(one) || has(two) || m.Lookup(two.Key(), two.Partition()) != nil {
-		t.Error("the first is not stored, or as the second")
-	}
-	m.Delete(two)
-	m.DeleteAll(two.Key())
-	if !has(one) {
-		t.Error("the first went when the second was deleted")
-	}
-	if !m.Put(two) || !has(two) || m.Lookup(one.Key(), one.Partition()) != nil {
-		t.Error("the second is not stored, or as the first")
-	}
-	if m.Len() != 1 || m.Bytes() != two.Weight() {
-		t.Errorf("%d entries of %d bytes, want one of %d", m.Len(), m.Bytes(), two.Weight())
-	}
-	if m.DeleteAll(two.Key()); m.Len() != 0 || m.Bytes() != 0 {
-		t.Errorf("%d entries, %d bytes after all are deleted", m.Len(), m.Bytes())
 	}
 }
 
