@@ -249,8 +249,8 @@ func (b *breaker) probe(a *attempt) *Error {
 	return nil
 }
 
-// changed takes over what the machine did: it is the one place where the state
-// changes. b.mu is held.
+// changed takes over what the machine did. Here and in force the state changes, by
+// set. b.mu is held.
 func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, retryAfter time.Duration) {
 	for _, to := range b.moved {
 		switch to {

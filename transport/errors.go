@@ -78,7 +78,9 @@ func (e *Error) Error() string {
 	case e.Kind == ErrBulkheadFull && e.Limit > 0:
 		fmt.Fprintf(&b, "bulkhead of %s full for %v (%s)", e.Host, e.Limit, e.Knob)
 	case e.Kind == ErrBulkheadFull:
-		fmt.Fprintf(&b, "bulkhead of %s full (%s)", e.Host, e.Knob)
+		fmt.Fprintf(&b, "bulkhead of %s full (%s; are all bodies closed?)", e.Host, e.Knob)
+	case e.Kind == errBodyIdle:
+		fmt.Fprintf(&b, "%s: response body was not read for %v and has been closed (%s; close bodies, or raise it)", e.Host, e.Limit, e.Knob)
 	case e.Kind != nil && e.Limit > 0:
 		fmt.Fprintf(&b, "%s: %v in phase %s after %v (%s; a slower endpoint needs a policy or a transport.Call of its own)", e.Host, e.Kind, e.Phase, e.Limit, e.Knob)
 	case e.Kind != nil:
@@ -157,6 +159,10 @@ func (e *Error) ErrorType() string {
 		return "timeout_attempt"
 	case ErrTotalTimeout:
 		return "deadline_exceeded"
+	case ErrClosed:
+		return "transport_closed"
+	case errBodyIdle:
+		return "body_forgotten"
 	}
 	return "connection_error"
 }

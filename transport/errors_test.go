@@ -69,7 +69,7 @@ func TestErrorsOfEveryLayerAreFoundThroughAClient(t *testing.T) {
 			},
 			is: transport.ErrBulkheadFull, typ: "bulkhead_full",
 			want: transport.Error{Layer: transport.LayerBulkhead, Phase: "queue", Knob: "Bulkhead.MaxConcurrent"},
-			text: "watertight: bulkhead of a.test:80 full (Bulkhead.MaxConcurrent)",
+			text: "watertight: bulkhead of a.test:80 full (Bulkhead.MaxConcurrent; are all bodies closed?)",
 		},
 		{
 			name: "bulkhead after a wait", base: transporttest.NewBase(hang), policy: policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1, MaxWait: 2 * time.Second}, Timeout: policy.Timeout{Read: time.Hour}},

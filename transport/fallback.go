@@ -16,7 +16,8 @@ import (
 )
 
 // fallback sees the final verdict only: it keeps what may be served later, and
-// serves it when nothing better can be had. It never blocks.
+// serves it when nothing better can be had. It does not block: at most, a failed
+// response is read to its end for a moment, so that its connection can be used again.
 type fallback struct {
 	next   http.RoundTripper
 	h      *host

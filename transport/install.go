@@ -19,6 +19,9 @@ import (
 // (whose own fields carry the connect, TLS and read limits of the default
 // policy), and wss upgrades, for which net/http skips registered protocols.
 func Install(rt *Transport) (restore func()) {
+	if rt == nil {
+		panic("watertight: Install of a nil *Transport: make one with New")
+	}
 	previous := http.DefaultTransport
 	carrier := rt.carrier()
 	carrier.RegisterProtocol("http", rt)

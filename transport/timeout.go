@@ -184,8 +184,11 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 		waited, waiting = now-c.since, true
 	}
 	d, knob, kind := a.limitOf()
+	wait := func() *Error {
+		return &Error{Kind: kind, Layer: LayerTimeout, Phase: c.phase.String(), Limit: d, Knob: knob}
+	}
 	if d > 0 && left(d, waited) && waiting {
-		due.expire(&Error{Kind: kind, Layer: LayerTimeout, Phase: c.phase.String(), Limit: d, Knob: knob})
+		due.expire(wait())
 	}
 	if c.phase <= phaseTLS {
 		for _, d := range [...]time.Duration{t.Connect, t.TLSHandshake} {
@@ -205,6 +208,9 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 	if !a.stream {
 		age := c.age(now)
 		if t.Attempt > 0 && left(t.Attempt+t.Extension(c.bytes), age) {
+			if d > 0 && waiting && waited >= d-d/20 { // it was all spent on one wait: that says more
+				due.expire(wait())
+			}
 			due.expire(&Error{Kind: ErrAttemptTimeout, Layer: LayerTimeout, Phase: "attempt", Limit: t.Attempt, Knob: "Timeout.Attempt"})
 		}
 		if t.Total > 0 && left(t.Total+t.Extension(a.call.bytes+c.bytes), a.call.spent(now)-c.pauses(now)) {

@@ -36,7 +36,9 @@ type Config struct {
 	Hosts map[string]policy.Policy
 
 	// Base does the exchange. An *http.Transport is cloned for each host, so that
-	// a dead host's pool can be retired alone; its own settings are kept. Any
+	// a dead host's pool can be retired alone; its settings are kept, but for its
+	// bounds on idle connections (see MaxIdleConns and Bulkhead.MaxConcurrent) and
+	// its TLSHandshakeTimeout, where the policy has one. Any
 	// other RoundTripper is used as it is, with the limits that a context can
 	// enforce. Nil: go-cleanhttp's pooled transport, which honours the proxy
 	// environment and speaks HTTP/2.
@@ -235,9 +237,9 @@ func prefixed(path string, err error) []error {
 // http.RoundTripper: the request is not changed, its body is always closed, and
 // a response is never turned into an error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.closed.Load() {
+	if t.closed.Load() || t.base == nil {
 		closeBody(req)
-		return nil, &Error{Kind: ErrClosed, Host: hostOf(req)}
+		return nil, &Error{Kind: ErrClosed, Host: hostOf(req)} // or it was not made by New
 	}
 	if req.URL == nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
 		return t.base.RoundTrip(req) // its error, or its registered protocol
