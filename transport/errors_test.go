@@ -116,7 +116,7 @@ func TestErrorsOfEveryLayerAreFoundThroughAClient(t *testing.T) {
 		},
 		{
 			name: "closed", base: newStub(1), before: func(tr *transport.Transport) { _ = tr.Close() },
-			is: transport.ErrClosed, typ: "connection_error", text: "watertight: a.test:80: transport closed",
+			is: transport.ErrClosed, typ: "transport_closed", text: "watertight: a.test:80: transport closed",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
