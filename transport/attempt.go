@@ -105,67 +105,6 @@ func attemptOf(req *http.Request) *attempt {
 	return req.Context().(*attempt)
 }
 
-// The attempt is the context of its request. The context of the standard library
-// that can be cancelled is only made when somebody waits for it, which a base
-// that answers at once does not.
-
-// Deadline is the caller's.
-func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
-
-// Done is closed when the caller leaves, a limit fires, or the attempt ends.
-func (a *attempt) Done() <-chan struct{} { return a.standard().Done() }
-
-// Err follows Done.
-func (a *attempt) Err() error {
-	a.mu.Lock()
-	std, stopped := a.std, a.stopped
-	a.mu.Unlock()
-	switch {
-	case std != nil:
-		return std.Err()
-	case stopped:
-		return context.Canceled
-	}
-	return a.parent.Err()
-}
-
-// Value is the caller's, but for the attempt itself.
-func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
-		return a
-	}
-	a.mu.Lock()
-	std := a.std
-	a.mu.Unlock()
-	if std != nil {
-		return std.Value(key)
-	}
-	return a.parent.Value(key)
-}
-
-func (a *attempt) standard() context.Context {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.std == nil {
-		a.std, a.cancel = context.WithCancelCause(a.parent)
-		if a.stopped {
-			a.cancel(context.Canceled)
-		}
-	}
-	return a.std
-}
-
-// stop cancels the attempt's context.
-func (a *attempt) stop() {
-	a.mu.Lock()
-	cancel := a.cancel
-	a.stopped = true
-	a.mu.Unlock()
-	if cancel != nil {
-		cancel(context.Canceled)
-	}
-}
-
 // start begins the attempt's clock; it has its permit.
 func (a *attempt) start() {
 	a.call.sent++

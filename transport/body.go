@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -11,9 +10,7 @@ import (
 
 	"github.com/watertight-go/watertight/cache"
 	"github.com/watertight-go/watertight/policy"
-)
-
-// answer is the stack's own copy of a response, with its body. It is apart from
+) // answer is the stack's own copy of a response, with its body. It is apart from
 // the attempt, and nothing of ours points to it, so that one whose caller has
 // forgotten it becomes unreachable and is found.
 type answer struct {
@@ -106,20 +103,6 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		b.cleanup = runtime.AddCleanup(ans, forgotten, a)
 	}
 	return &ans.Response, nil
-}
-
-// probeLease is how long a probe may go without a verdict where no limit of its
-// own says so.
-const probeLease = 10 * time.Second
-
-func (a *attempt) leaseTime() time.Duration {
-	return cmp.Or(max(a.call.timeout.Attempt, 0), probeLease)
-}
-
-// unbounded reports whether no limit ends the wait for headers.
-func (a *attempt) unbounded() bool {
-	t := &a.call.timeout
-	return a.call.slowCall <= 0 && (t.Shadow || t.Attempt <= 0 && t.Total <= 0 && t.Read <= 0)
 }
 
 // explain is the error to return for one of the base's: ours, if it is due to a
@@ -302,76 +285,6 @@ func (b *body) hand(c *call) bool {
 	}
 	b.a.handed = c
 	return true
-}
-
-// forgotten runs when an answer has become unreachable.
-func forgotten(a *attempt) {
-	a.mu.Lock()
-	open := !a.ended && !a.closed
-	bubble := a.call.h.t.now()-a.clock.mark > decade
-	a.mu.Unlock()
-	if open && !bubble {
-		go a.leak(leakUnreachable)
-	}
-}
-
-// decade tells what began in a bubble of testing/synctest, where it is the year
-// 2000, and whose timers and channels must not be touched from outside, where
-// cleanups run. BodyIdle finds it from within.
-const decade = 10 * 365 * 24 * time.Hour
-
-// How a body is found to be forgotten.
-const (
-	leakUnreachable = "unreachable" // nothing points to its response any more
-	leakIdle        = "idle"        // it was not read for BodyIdle
-)
-
-// leak closes a body that its caller has forgotten.
-func (a *attempt) leak(why string) {
-	h := a.call.h
-	a.mu.Lock()
-	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
-	shadow := why == leakIdle && h.policy.Bulkhead.Shadow   // told once, and let be
-	if a.ended || a.closed || readOn || shadow && a.idled {
-		a.mu.Unlock()
-		return
-	}
-	a.closed, a.idled, a.leaked = !shadow, true, why
-	if shadow {
-		a.mu.Unlock()
-		h.counts.leaked.Add(1)
-		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
-		return
-	}
-	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
-		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
-	a.mu.Unlock()
-	h.counts.leaked.Add(1)
-	a.stop()
-	a.closeBase()
-	a.end(endLeaked, nil)
-}
-
-// judgeLease settles the verdict of a probe that is still under way.
-func (a *attempt) judgeLease(now time.Duration) {
-	b := a.call.h.breaker
-	a.mu.Lock()
-	resp, expired := a.resp, a.expired
-	if resp == nil && expired == nil && !a.clock.paused() && !a.stream && !a.unbounded() {
-		a.lease = now + a.leaseTime() // the peer is waited for, and a limit ends that
-		a.watch(now)
-		a.mu.Unlock()
-		return
-	}
-	a.mu.Unlock()
-	switch {
-	case expired != nil: // at this moment
-		b.settle(a, b.verdict(resp, expired), resp, expired, now)
-	case resp != nil:
-		b.settle(a, b.verdict(resp, nil), resp, nil, now)
-	default: // it has no headers yet, and may take its time
-		b.settle(a, policy.Neutral, nil, nil, now)
-	}
 }
 
 // keep ties a capture to the body of a response of ours; one without a body is

@@ -9,7 +9,47 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
-)
+) // Evidence is what a breaker had counted when it changed its state.
+type Evidence struct {
+	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset
+	Window      time.Duration // the span that was counted; zero for a window of calls
+	Calls       int           // ended as success or failure
+	Failures    int           // of those
+	Timed       int           // got headers, or passed SlowCall
+	Slow        int           // of those
+	Consecutive int           // failures in a row
+	Threshold   float64       // what was reached: a share or a count
+	Last        string        // what the last failure was: a status code or a kind of error
+}
+
+// String is the evidence as a phrase.
+func (e *Evidence) String() string {
+	over := ""
+	if e.Window > 0 {
+		over = fmt.Sprintf(" in %v", e.Window)
+	}
+	var s string
+	switch e.Trigger {
+	case "failure_rate":
+		s = fmt.Sprintf("%d of %d calls failed%s (limit %.0f %%)", e.Failures, e.Calls, over, e.Threshold*100)
+	case "slow_call_rate":
+		s = fmt.Sprintf("%d of %d calls slow%s (limit %.0f %%)", e.Slow, e.Timed, over, e.Threshold*100)
+	case "consecutive_failures":
+		s = fmt.Sprintf("%d failures in a row", e.Consecutive)
+	case "failures_in_window":
+		s = fmt.Sprintf("%d failures%s", e.Failures, over)
+	case "probe_failed":
+		s = "a probe failed"
+	case "probe_slow":
+		s = "a probe was slow"
+	default:
+		return e.Trigger
+	}
+	if e.Last != "" {
+		s += ", last: " + e.Last
+	}
+	return s
+}
 
 // verdict is the policy's, and survives a Classify that panics.
 func (b *breaker) verdict(resp *http.Response, err error) (v policy.Verdict) {
@@ -250,15 +290,4 @@ func (b *breaker) found(l *look, trigger string, threshold float64) Evidence {
 // It divides: share x whole may come to a little more than the part that it is.
 func reached(share float64, part, whole int32, least int) bool {
 	return share > 0 && int(whole) >= least && float64(part)/float64(whole) >= share
-}
-
-// failureName names a failure for people: a status code or a kind of error.
-func failureName(resp *http.Response, err error) string {
-	if err != nil {
-		return errorName(err)
-	}
-	if resp != nil {
-		return fmt.Sprintf("status %d", resp.StatusCode)
-	}
-	return ""
 }

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/watertight-go/watertight/cache"
@@ -205,56 +203,4 @@ func dismiss(resp *http.Response) {
 		stop.Stop()
 	}
 	_ = resp.Body.Close()
-}
-
-// reasonOf names in one token why a fallback was asked for; it is the detail of
-// Cache-Status.
-func reasonOf(resp *http.Response, err error) string {
-	if err == nil {
-		return "stale-if-error"
-	}
-	if e, ok := err.(*Error); ok {
-		switch {
-		case e.Kind == ErrBreakerOpen:
-			return "breaker-open"
-		case e.Kind == ErrBulkheadFull:
-			return "bulkhead-full"
-		case e.limit():
-			return "timeout"
-		}
-	}
-	return networkReason(err)
-}
-
-// networkReason names an error of the network.
-func networkReason(err error) string {
-	var op *net.OpError
-	var dns *net.DNSError
-	switch {
-	case errors.As(err, &dns):
-		return "dns-error"
-	case timeoutOf(err):
-		return "timeout"
-	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"):
-		return "dial-error"
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return "reset"
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return "eof"
-	case errors.As(err, &op):
-		return "network-error"
-	}
-	return "error"
-}
-
-// errorName names an error for a breaker's evidence.
-func errorName(err error) string {
-	var e *Error
-	if errors.As(err, &e) && e.Kind != nil {
-		return e.Kind.Error()
-	}
-	if certificateError(err) {
-		return "certificate"
-	}
-	return networkReason(err)
 }

@@ -103,14 +103,6 @@ type Event struct {
 	Transition *Transition // not to be changed
 }
 
-// Transition is one change of a breaker's state.
-type Transition struct {
-	From, To State
-	At       time.Time
-	Until    time.Time // when probes are let through; zero unless To is Open
-	Evidence Evidence
-}
-
 // log writes a record, and survives the handler.
 func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
 	defer func() { _ = recover() }()

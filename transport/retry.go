@@ -1,16 +1,9 @@
 package transport
 
 import (
-	"bytes"
-	"cmp"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"reflect"
-	"sync"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -213,53 +206,6 @@ func (a *attempt) unsent(err error) bool {
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
 }
 
-// timeoutOf reports whether an error is a timeout.
-func timeoutOf(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
-
-// hopeless reports whether an error will be the same next time: it is about
-// certificates, or the peer of an https URL speaks plain HTTP.
-func hopeless(err error) bool {
-	var record tls.RecordHeaderError
-	plain := errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
-	return plain || certificateError(err) || certificateRejected(err)
-}
-
-// certificateRejected reports whether the peer did not accept our certificate, or
-// that there was none. The alert that says so is of a type that crypto/tls does
-// not export.
-func certificateRejected(err error) bool {
-	var op *net.OpError
-	if !errors.As(err, &op) || op.Op != "remote error" {
-		return false
-	}
-	alert := reflect.ValueOf(op.Err)
-	if alert.Kind() != reflect.Uint8 {
-		return false
-	}
-	switch alert.Uint() { // RFC 8446 section 6
-	case 42, 43, 44, 45, 46, 48, 49, 116: // bad_certificate to certificate_unknown, unknown_ca, access_denied, certificate_required
-		return true
-	}
-	return false
-}
-
-// certificateError reports whether a peer could not prove who it is.
-func certificateError(err error) bool {
-	if e, ok := err.(*Error); err == nil || ok && e.Kind != nil {
-		return false
-	}
-	var verification *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var name x509.HostnameError
-	var invalid x509.CertificateInvalidError
-	var roots x509.SystemRootsError
-	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) ||
-		errors.As(err, &invalid) || errors.As(err, &roots)
-}
-
 // attempted adds the number of attempts to the error of a call that made several;
 // the error of a single one is returned as it is.
 func (c *call) attempted(err error) error {
@@ -294,117 +240,4 @@ func (c *call) wait(d time.Duration) error {
 	e := c.totalTimeout("total")
 	c.timedOut(e, c.sent, false)
 	return e
-}
-
-// What is read at most of a response that is discarded.
-const (
-	discardBytes = 64 << 10
-	discardTime  = 50 * time.Millisecond
-)
-
-// outcome is what an attempt came to, kept while it is retried.
-type outcome struct {
-	resp *http.Response
-	err  error
-	body []byte
-	cut  error // what came after body, if that is not all
-}
-
-// discard reads a response to its end, if that is near, so that its connection
-// can be used again, and closes it.
-func (a *attempt) discard(resp *http.Response, err error) outcome {
-	o := outcome{resp: resp, err: err}
-	if resp == nil {
-		return o
-	}
-	a.mu.Lock()
-	a.discarded = true
-	a.mu.Unlock()
-	stop := time.AfterFunc(discardTime, a.interrupt)
-	o.body, o.cut = io.ReadAll(io.LimitReader(resp.Body, discardBytes+1))
-	stop.Stop()
-	_ = resp.Body.Close()
-	a.stop() // an upload that goes on
-	if o.cut != nil || len(o.body) > discardBytes {
-		o.cut = io.ErrUnexpectedEOF
-	}
-	return o
-}
-
-// restore returns the outcome after all, with as much of its body as was read: a
-// response is not turned into an error.
-func (o outcome) restore(c *call) (*http.Response, error) {
-	if o.err != nil {
-		return nil, c.attempted(o.err)
-	}
-	o.resp.Body = io.NopCloser(io.MultiReader(bytes.NewReader(o.body), failing{cmp.Or(o.cut, io.EOF)}))
-	return o.resp, nil
-}
-
-// failing reads nothing but an error.
-type failing struct{ err error }
-
-func (f failing) Read([]byte) (int, error) { return 0, f.err }
-
-// budget bounds the retries of a host together.
-type budget struct {
-	policy policy.Budget
-	mu     sync.Mutex // guards what follows
-	tokens float64
-	at     time.Duration // up to when MinPerSecond was added
-}
-
-func newBudget(p policy.Budget, now time.Duration) *budget {
-	return &budget{policy: p, tokens: policy.BudgetBurst, at: now}
-}
-
-func (b *budget) refill(now time.Duration, successes int) {
-	b.tokens = b.policy.Refill(b.tokens, successes, now-b.at)
-	b.at = now
-}
-
-// deposit adds what a call that succeeded brings.
-func (b *budget) deposit(now time.Duration) {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	b.refill(now, 1)
-	b.mu.Unlock()
-}
-
-// take takes a token for one retry.
-func (b *budget) take(now time.Duration) bool {
-	if b == nil {
-		return true
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refill(now, 0)
-	if b.tokens < 1 {
-		return false
-	}
-	b.tokens--
-	return true
-}
-
-// putBack returns the token of a retry that was not sent.
-func (b *budget) putBack() {
-	if b == nil {
-		return
-	}
-	b.mu.Lock()
-	b.tokens = min(b.tokens+1, policy.BudgetBurst)
-	b.mu.Unlock()
-}
-
-// left is the number of tokens.
-func (b *budget) left(now time.Duration) float64 {
-	if b == nil {
-		return 0
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.refill(now, 0)
-	return b.tokens
 }

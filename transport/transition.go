@@ -3,7 +3,16 @@ package transport
 import (
 	"context"
 	"log/slog"
+	"time"
 )
+
+// Transition is one change of a breaker's state.
+type Transition struct {
+	From, To State
+	At       time.Time
+	Until    time.Time // when probes are let through; zero unless To is Open
+	Evidence Evidence
+}
 
 // told is a transition that waits to be told of, with the context of the call that
 // brought it about.

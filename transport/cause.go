@@ -1,0 +1,123 @@
+package transport
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"reflect"
+	"syscall"
+)
+
+// timeoutOf reports whether an error is a timeout.
+func timeoutOf(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+// hopeless reports whether an error will be the same next time: it is about
+// certificates, or the peer of an https URL speaks plain HTTP.
+func hopeless(err error) bool {
+	var record tls.RecordHeaderError
+	plain := errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
+	return plain || certificateError(err) || certificateRejected(err)
+}
+
+// certificateRejected reports whether the peer did not accept our certificate, or
+// that there was none. The alert that says so is of a type that crypto/tls does
+// not export.
+func certificateRejected(err error) bool {
+	var op *net.OpError
+	if !errors.As(err, &op) || op.Op != "remote error" {
+		return false
+	}
+	alert := reflect.ValueOf(op.Err)
+	if alert.Kind() != reflect.Uint8 {
+		return false
+	}
+	switch alert.Uint() { // RFC 8446 section 6
+	case 42, 43, 44, 45, 46, 48, 49, 116: // bad_certificate to certificate_unknown, unknown_ca, access_denied, certificate_required
+		return true
+	}
+	return false
+}
+
+// certificateError reports whether a peer could not prove who it is.
+func certificateError(err error) bool {
+	if e, ok := err.(*Error); err == nil || ok && e.Kind != nil {
+		return false
+	}
+	var verification *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var roots x509.SystemRootsError
+	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) ||
+		errors.As(err, &invalid) || errors.As(err, &roots)
+}
+
+// reasonOf names in one token why a fallback was asked for; it is the detail of
+// Cache-Status.
+func reasonOf(resp *http.Response, err error) string {
+	if err == nil {
+		return "stale-if-error"
+	}
+	if e, ok := err.(*Error); ok {
+		switch {
+		case e.Kind == ErrBreakerOpen:
+			return "breaker-open"
+		case e.Kind == ErrBulkheadFull:
+			return "bulkhead-full"
+		case e.limit():
+			return "timeout"
+		}
+	}
+	return networkReason(err)
+}
+
+// networkReason names an error of the network.
+func networkReason(err error) string {
+	var op *net.OpError
+	var dns *net.DNSError
+	switch {
+	case errors.As(err, &dns):
+		return "dns-error"
+	case timeoutOf(err):
+		return "timeout"
+	case errors.Is(err, syscall.ECONNREFUSED), errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect"):
+		return "dial-error"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "reset"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "eof"
+	case errors.As(err, &op):
+		return "network-error"
+	}
+	return "error"
+}
+
+// errorName names an error for a breaker's evidence.
+func errorName(err error) string {
+	var e *Error
+	if errors.As(err, &e) && e.Kind != nil {
+		return e.Kind.Error()
+	}
+	if certificateError(err) {
+		return "certificate"
+	}
+	return networkReason(err)
+}
+
+// failureName names a failure for people: a status code or a kind of error.
+func failureName(resp *http.Response, err error) string {
+	if err != nil {
+		return errorName(err)
+	}
+	if resp != nil {
+		return fmt.Sprintf("status %d", resp.StatusCode)
+	}
+	return ""
+}

@@ -1,0 +1,190 @@
+package transport
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"iter"
+	"log/slog"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// hostMap holds the states of hosts, bounded. Lookups lock one of its shards for
+// reading; only the creation of a state takes mu.
+type hostMap struct {
+	max    int
+	seed   maphash.Seed
+	shards [64]hostShard
+
+	mu     sync.Mutex // guards what follows
+	ring   []*host    // all of them, searched as a clock for one to drop
+	hand   int
+	shared *host         // the overflow state
+	retry  time.Duration // when to search again after a vain search
+	broom  int           // where the next sweep begins
+	forced forced
+
+	sweepAt atomic.Int64 // when the next sweep is due, on the clock
+}
+
+type hostShard struct {
+	mu sync.RWMutex // guards m
+	m  map[hostKey]*host
+	_  [32]byte // keeps shards off each other's cache line
+}
+
+// host returns the state of a URL's host, acquired.
+func (t *Transport) host(u *url.URL) (*host, error) {
+	key, err := keyOf(u)
+	if err != nil {
+		return nil, fmt.Errorf("watertight: %w", err)
+	}
+	return t.hostAt(key), nil
+}
+
+// hostAt returns the state of a host, acquired.
+func (t *Transport) hostAt(key hostKey) *host {
+	now := t.now()
+	if at := t.hosts.sweepAt.Load(); int64(now) >= at {
+		t.sweep(now)
+	}
+	for {
+		h := t.hosts.find(key)
+		known := h != nil
+		if !known {
+			h = t.addHost(key, now)
+		}
+		if h.acquire() {
+			h.used.Store(int64(now))
+			if known && !h.visited.Load() {
+				h.visited.Store(true)
+			}
+			return h
+		}
+	}
+}
+
+func (m *hostMap) shard(k hostKey) *hostShard {
+	return &m.shards[(maphash.String(m.seed, k.name)^maphash.String(m.seed, k.port))%uint64(len(m.shards))]
+}
+
+func (m *hostMap) find(k hostKey) *host {
+	s := m.shard(k)
+	s.mu.RLock()
+	h := s.m[k]
+	s.mu.RUnlock()
+	return h
+}
+
+// addHost creates the state of a host, making room for it if need be; where no
+// room can be made, it returns the overflow state, unless the host was forced by
+// hand, which has a state of its own whatever the bound.
+func (t *Transport) addHost(k hostKey, now time.Duration) *host {
+	m := &t.hosts
+	m.mu.Lock()
+	if h := m.find(k); h != nil {
+		m.mu.Unlock()
+		return h
+	}
+	var dropped []*host
+	for len(m.ring) >= m.max {
+		h := m.makeRoom(now)
+		if h == nil {
+			break
+		}
+		dropped = append(dropped, h)
+	}
+	to := m.forced.of(k)
+	if len(m.ring) >= m.max && to == Closed {
+		first := m.shared == nil
+		if first {
+			m.shared = t.newHost(hostKey{}, &t.policies.fallback, true)
+		}
+		h := m.shared
+		m.mu.Unlock()
+		if first {
+			t.overflowed(h)
+		}
+		return h
+	}
+	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
+	h := t.newHost(k, t.policies.of(k), false)
+	if to != Closed {
+		h.breaker.force(to, "forced")
+	}
+	m.ring = append(m.ring, h)
+	s := m.shard(k)
+	s.mu.Lock()
+	if s.m == nil {
+		s.m = map[hostKey]*host{}
+	}
+	s.m[k] = h
+	s.mu.Unlock()
+	m.mu.Unlock()
+	if to != Closed {
+		h.breaker.deliver()
+	}
+	for _, d := range dropped { // without the lock: a dialer's connections are not ours
+		d.closeIdle()
+	}
+	return h
+}
+
+// makeRoom drops one idle host, and returns it: the first, going round, that was
+// not used again since the hand last passed, so that many hosts used once do not
+// push out those in use. A vain search is not repeated within a
+// second. m.mu is held.
+func (m *hostMap) makeRoom(now time.Duration) *host {
+	if now < m.retry {
+		return nil
+	}
+	for range 2 * len(m.ring) {
+		m.hand %= len(m.ring)
+		h := m.ring[m.hand]
+		if h.visited.Swap(false) || !h.drop() {
+			m.hand++
+			continue
+		}
+		s := m.shard(h.key)
+		s.mu.Lock()
+		delete(s.m, h.key)
+		s.mu.Unlock()
+		last := len(m.ring) - 1
+		m.ring[m.hand] = m.ring[last]
+		m.ring[last] = nil
+		m.ring = m.ring[:last]
+		m.hand++
+		return h
+	}
+	m.retry = now + time.Second
+	return nil
+}
+
+// overflowed tells, once, that further hosts share a state.
+func (t *Transport) overflowed(h *host) {
+	t.log(context.Background(), slog.LevelWarn, "too many hosts in use: further ones share one state without a breaker",
+		slog.Int("max_hosts", t.hosts.max))
+	t.observe(context.Background(), Event{Kind: EventOverflow, Host: h.name})
+}
+
+// all yields the states of all hosts.
+func (m *hostMap) all() iter.Seq[*host] {
+	m.mu.Lock()
+	hosts := make([]*host, 0, len(m.ring)+1)
+	hosts = append(hosts, m.ring...)
+	if m.shared != nil {
+		hosts = append(hosts, m.shared)
+	}
+	m.mu.Unlock()
+	return func(yield func(*host) bool) {
+		for _, h := range hosts {
+			if !yield(h) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,204 @@
+package transport
+
+import (
+	"cmp"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-cleanhttp"
+)
+
+// pools is a host's pool of connections; a dead one is retired and replaced.
+type pools struct {
+	mu      sync.Mutex // guards the replacement of current
+	current atomic.Pointer[pool]
+}
+
+// pool is an *http.Transport of one host.
+type pool struct {
+	transport   *http.Transport
+	idle        *idleConns
+	h           *host
+	heard       atomic.Int64 // the clock when the peer last said anything
+	active      atomic.Int64 // attempts that use it
+	retired     atomic.Bool  // finishes its streams, and is closed after the last
+	multiplexed atomic.Bool  // speaks HTTP/2
+	parked      atomic.Int64 // idle connections, as far as they can be seen
+}
+
+// acquire returns the host's pool, or with fresh one of its own for a single
+// attempt: a retry after a timeout, and every probe, does not trust the
+// connections that are there.
+func (ps *pools) acquire(h *host, fresh bool) *pool {
+	if fresh {
+		p := h.newPool(true)
+		p.active.Add(1)
+		return p
+	}
+	for {
+		p := ps.current.Load()
+		if p == nil {
+			ps.mu.Lock()
+			if p = ps.current.Load(); p == nil {
+				p = h.newPool(false)
+				ps.current.Store(p)
+			}
+			ps.mu.Unlock()
+		}
+		if p.active.Add(1) == 1 && p.multiplexed.Load() {
+			p.took()
+		}
+		if !p.retired.Load() {
+			return p
+		}
+		p.release()
+	}
+}
+
+// retire takes a pool out of use: its idle connections are closed now, the others
+// when their last stream is done.
+func (ps *pools) retire(p *pool) {
+	if p == nil || !ps.current.CompareAndSwap(p, nil) {
+		return
+	}
+	p.retired.Store(true)
+	p.close()
+}
+
+// giveBack retires the pool of a host that is not in use.
+func (ps *pools) giveBack() {
+	if p := ps.current.Load(); p != nil && p.active.Load() == 0 {
+		ps.retire(p)
+	}
+}
+
+func (h *host) closeIdle() {
+	if p := h.pools.current.Load(); p != nil {
+		p.close()
+	}
+}
+
+// close closes the connections that are idle. An HTTP/2 connection counts its last
+// stream as open for a moment after its body has ended, and a new one is in the
+// pool a moment after its handshake.
+func (p *pool) close() {
+	p.transport.CloseIdleConnections()
+	p.idle.sub(p.parked.Swap(0))
+	if p.multiplexed.Load() || p.retired.Load() {
+		time.AfterFunc(moment, p.transport.CloseIdleConnections)
+	}
+}
+
+const moment = 50 * time.Millisecond
+
+// release is called once for each acquire.
+func (p *pool) release() {
+	if p.active.Add(-1) > 0 {
+		return
+	}
+	if !p.over() && p.multiplexed.Load() {
+		p.put()
+	}
+	p.shut()
+}
+
+// over reports whether the pool is neither in use nor will be again.
+func (p *pool) over() bool {
+	return p.active.Load() == 0 && (p.retired.Load() || p.h.t.closed.Load())
+}
+
+// shut closes the connections of a pool that is over; it is called again when a
+// dial has ended that outlived it.
+func (p *pool) shut() {
+	if p.over() {
+		p.close()
+	}
+}
+
+// hear notes that the peer is alive.
+func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
+
+// heardSince reports whether the peer has said anything since.
+func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
+
+func (p *pool) put() {
+	most := cmp.Or(p.transport.MaxIdleConnsPerHost, http.DefaultMaxIdleConnsPerHost)
+	if p.parked.Add(1) > int64(most) { // some were closed unseen
+		p.parked.Add(-1)
+		return
+	}
+	if p.idle.add(1) {
+		p.h.t.shedIdle(p)
+	}
+}
+
+func (p *pool) took() {
+	if p.parked.Add(-1) >= 0 {
+		p.idle.sub(1)
+		return
+	}
+	p.parked.Add(1)
+}
+
+// idleConns bounds the idle connections of all hosts together. It sees them
+// through httptrace, which does not tell of those that the peer or net/http's
+// idle timeout has closed; so it may count too many, and close too early. HTTP/2
+// is not traced: a pool that speaks it and is not in use has one idle connection.
+type idleConns struct {
+	max int64
+	n   atomic.Int64
+}
+
+// add reports whether there are now too many.
+func (i *idleConns) add(n int64) bool { return i.n.Add(n) > i.max }
+
+func (i *idleConns) sub(n int64) { i.n.Add(-n) }
+
+// newPool clones the base for a host: its settings are kept, its limits on
+// connecting become the policy's.
+func (h *host) newPool(single bool) *pool {
+	from, t := h.t.pooled, h.policy.Timeout
+	if from == nil {
+		from = cleanhttp.DefaultPooledTransport()
+	}
+	tr := from.Clone()
+	tr.ForceAttemptHTTP2 = from.ForceAttemptHTTP2 || automaticHTTP2(from)
+	tr.DialContext, tr.DialTLSContext = h.dialers(from)
+	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // they are called by those
+	if t.TLSHandshake > 0 && !t.Shadow {
+		tr.TLSHandshakeTimeout = max(t.TLSHandshake+time.Second, orphan)
+	}
+	tr.MaxIdleConns = 0
+	if tr.IdleConnTimeout == 0 {
+		tr.IdleConnTimeout = sweepIdle // where no call sweeps
+	}
+	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
+		tr.MaxIdleConnsPerHost = min(n, int(h.t.idle.max))
+	}
+	if tr.HTTP2 == nil {
+		tr.HTTP2 = &http.HTTP2Config{}
+	}
+	if tr.HTTP2.SendPingTimeout == 0 {
+		tr.HTTP2.SendPingTimeout = 30 * time.Second
+	}
+	if tr.HTTP2.PingTimeout == 0 {
+		tr.HTTP2.PingTimeout = 5 * time.Second
+	}
+	p := &pool{transport: tr, idle: &h.t.idle, h: h}
+	if single {
+		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
+		p.retired.Store(true)
+	}
+	return p
+}
+
+// automaticHTTP2 reports whether net/http would have spoken HTTP/2 over the base
+// without being asked: a DialContext, which every pool has, switches that off.
+func automaticHTTP2(t *http.Transport) bool {
+	//nolint:staticcheck // a caller may still set the deprecated fields
+	custom := t.Dial != nil || t.DialContext != nil || t.DialTLS != nil || t.DialTLSContext != nil
+	return !custom && (t.TLSClientConfig == nil || slices.Contains(t.TLSClientConfig.NextProtos, "h2"))
+}
