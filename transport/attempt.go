@@ -57,6 +57,7 @@ type attempt struct {
 	closed     bool           // the body was closed, by the caller or for being forgotten
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's
+	unhook     func() bool    // undoes what the caller's context was told to do
 	retryAfter time.Duration  // that it asked for; the header itself is the caller's
 	status     int
 	capture    *cache.Capture
@@ -158,6 +159,9 @@ func (a *attempt) end(how ending, err error) {
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty
+	if a.unhook != nil {
+		a.unhook()
+	}
 	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
@@ -167,6 +171,9 @@ func (a *attempt) end(how ending, err error) {
 	// Give back first, tell afterwards: a Classify or a listener may take its time,
 	// or end its goroutine.
 	defer h.release() // the host is not to be dropped before its verdict
+	if a.ticket.done != nil {
+		defer h.breaker.settle(a, policy.Neutral, nil, nil, now) // in case judge does not
+	}
 	a.giveBack(how)
 	verdict, slow := a.judge(how, err, now)
 	if h.t.observer == nil {

@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"slices"
-) // base is the innermost layer: it hands the attempt to the host's pool of
+)
+
+// base is the innermost layer: it hands the attempt to the host's pool of
 // connections, or to a RoundTripper that is not an *http.Transport.
 type base struct {
 	h *host

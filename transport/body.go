@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/watertight-go/watertight/cache"
 	"github.com/watertight-go/watertight/policy"
-) // answer is the stack's own copy of a response, with its body. It is apart from
+)
+
+// answer is the stack's own copy of a response, with its body. It is apart from
 // the attempt, and nothing of ours points to it, so that one whose caller has
 // forgotten it becomes unreachable and is found.
 type answer struct {
@@ -83,6 +86,9 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		a.watch(now)
 	}
 	slow, stream := a.slow, a.stream
+	if a.sending && !bodiless && a.parent.Done() != nil { // a read may not heed the context until all is sent
+		a.unhook = context.AfterFunc(a.parent, a.closeBase)
+	}
 	a.mu.Unlock()
 
 	h.breaker.headers(a, resp, slow, stream, now)
@@ -211,6 +217,9 @@ func (b *body) Close() error {
 	eof := false
 	if toEnd {
 		eof = b.drain()
+	}
+	if open && !eof {
+		a.stop() // or, over HTTP/2, Close waits for a peer that may not read
 	}
 	err := a.resp.Body.Close()
 	if open {

@@ -149,7 +149,15 @@ func (b *breaker) pinned() bool {
 
 func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
-	if refusal := b.admit(a); refusal != nil {
+	refusal, moved := b.admit(a)
+	if a.ticket.done != nil {
+		a.fresh = a.fresh || !b.policy.Shadow
+		defer b.giveBack(a)
+	}
+	if moved {
+		b.deliver()
+	}
+	if refusal != nil {
 		b.h.counts.refused(refusal.State)
 		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
 			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
@@ -157,10 +165,6 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 			closeBody(req)
 			return nil, refusal
 		}
-	}
-	if a.ticket.done != nil {
-		a.fresh = a.fresh || !b.policy.Shadow
-		defer b.giveBack(a)
 	}
 	return b.next.RoundTrip(req)
 }
@@ -175,17 +179,18 @@ func (b *breaker) giveBack(a *attempt) {
 	}
 }
 
-// admit lets an attempt through, or says why not.
-func (b *breaker) admit(a *attempt) *Error {
+// admit lets an attempt through, or says why not, and whether there is a transition
+// to tell of.
+func (b *breaker) admit(a *attempt) (refusal *Error, moved bool) {
 	a.ticket = ticket{}
 	state, generation := b.load()
 	switch state {
 	case Closed, ForcedClosed:
 		a.ticket.generation, a.ticket.governed = generation, b.on
-		return nil
+		return nil, false
 	}
 	if refusal := b.refusal(a.call.sent); refusal != nil {
-		return refusal
+		return refusal, false
 	}
 	return b.probe(a)
 }
@@ -224,13 +229,13 @@ func (b *breaker) refuse(s State, wait time.Duration, sent int) *Error {
 }
 
 // probe asks the machine of a breaker that is half-open, or whose wait is over.
-func (b *breaker) probe(a *attempt) *Error {
+func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 	now := b.h.t.now()
 	b.mu.Lock()
 	if s, generation := b.load(); s == Closed || s == ForcedClosed { // changed meanwhile
 		a.ticket.generation, a.ticket.governed = generation, b.on
 		b.mu.Unlock()
-		return nil
+		return nil, false
 	} else if s == ForcedOpen || s == Open && int64(now) < b.until.Load() {
 		b.mu.Unlock()
 		return b.admit(a)
@@ -241,12 +246,12 @@ func (b *breaker) probe(a *attempt) *Error {
 		_, a.ticket.generation = b.load()
 		a.ticket.governed, a.ticket.done = true, done
 	}
+	moved = len(b.queue) > 0
 	b.mu.Unlock()
-	b.deliver()
 	if err != nil {
-		return b.refuse(HalfOpen, 0, a.call.sent)
+		return b.refuse(HalfOpen, 0, a.call.sent), moved
 	}
-	return nil
+	return nil, moved
 }
 
 // changed takes over what the machine did. Here and in force the state changes, by

@@ -71,9 +71,9 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now()}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
-		c.timeout = c.opts.Timeout.Or(c.timeout)
+		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))
 		if c.opts.SlowCall > 0 {
-			c.slowCall = c.opts.SlowCall
+			c.slowCall = min(c.opts.SlowCall, forever)
 		}
 	}
 	h.counts.calls.Add(1)
@@ -197,6 +197,14 @@ func (c *call) spent(now time.Duration) time.Duration {
 
 // forever is longer than any process lives, with room to add to.
 const forever = time.Duration(1) << 61
+
+// bounded is t with limits that can be added to.
+func bounded(t policy.Timeout) policy.Timeout {
+	for _, d := range [...]*time.Duration{&t.Connect, &t.TLSHandshake, &t.Read, &t.Attempt, &t.Total, &t.StreamIdle} {
+		*d = min(*d, forever)
+	}
+	return t
+}
 
 // exempt reports whether a request is a stream from its start: gRPC and Connect
 // streams, to which only Connect and TLSHandshake apply.

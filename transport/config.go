@@ -88,6 +88,7 @@ func compile(c Config) (policies, []error) {
 			errs = append(errs, &policy.FieldError{Path: path + "Breaker.MinCalls", Value: b.MinCalls,
 				Want: fmt.Sprintf("at most Config.MaxConcurrent (%d), or a host that hangs could never be proved slow", c.MaxConcurrent)})
 		}
+		p.Timeout, p.Breaker.SlowCall = bounded(p.Timeout), min(p.Breaker.SlowCall, forever)
 	}
 	ps.fallback = c.Default
 	if isZero(c.Default) {

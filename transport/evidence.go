@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
-) // Evidence is what a breaker had counted when it changed its state.
+)
+
+// Evidence is what a breaker had counted when it changed its state.
 type Evidence struct {
 	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset
 	Window      time.Duration // the span that was counted; zero for a window of calls

@@ -166,6 +166,14 @@ func (h *host) newPool(single bool) *pool {
 	}
 	tr := from.Clone()
 	tr.ForceAttemptHTTP2 = from.ForceAttemptHTTP2 || automaticHTTP2(from)
+	if tr.TLSNextProto["h2"] != nil { // golang.org/x/net/http2's, whose connections all clones would share
+		delete(tr.TLSNextProto, "h2")
+		delete(tr.TLSNextProto, "unencrypted_http2")
+		if len(tr.TLSNextProto) == 0 {
+			tr.TLSNextProto = nil
+		}
+		tr.ForceAttemptHTTP2 = true
+	}
 	tr.DialContext, tr.DialTLSContext = h.dialers(from)
 	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // they are called by those
 	if t.TLSHandshake > 0 && !t.Shadow {

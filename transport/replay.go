@@ -69,6 +69,20 @@ func (r *replay) lost() bool {
 	return r.over
 }
 
+// nextAfter is next, and closes the response of the attempt before if the caller's
+// GetBody panics.
+func (r *replay) nextAfter(resp *http.Response, req *http.Request) (io.ReadCloser, error) {
+	returned := false
+	defer func() {
+		if !returned && resp != nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	body, err := r.next(req)
+	returned = true
+	return body, err
+}
+
 // ready reports whether the body can be sent again; it gives the attempt that has
 // failed some time to let go of it.
 func (r *replay) ready() bool {

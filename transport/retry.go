@@ -54,7 +54,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			r.suppress(a, obstacle, reason, delay)
 			return resp, c.attempted(err)
 		}
-		body, bodyErr := again.next(c.req)
+		body, bodyErr := again.nextAfter(resp, c.req)
 		if bodyErr != nil { // of the caller's GetBody
 			r.budget.putBack()
 			r.suppress(a, "body_not_replayable", reason, 0)

@@ -158,6 +158,9 @@ func (a *attempt) tick() {
 		a.expired = a.call.error(due.expired)
 	}
 	a.shadowed = a.shadowed || due.expired != nil && !kill
+	if a.clock.paused() { // what is left does not shrink in a pause: do not spin
+		next = max(next, time.Millisecond)
+	}
 	a.arm(next)
 	deaf := a.clock.phase == phaseBody && a.deaf()
 	a.mu.Unlock()

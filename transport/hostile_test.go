@@ -1,0 +1,200 @@
+package transport_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+	"net/http"
+	"runtime"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// A base that golang.org/x/net/http2 was configured on shares its connections with
+// every clone of it; a dead one must not fail probe after probe.
+func TestPoolOfABaseWithConfiguredHTTP2LeavesADeadConnection(t *testing.T) {
+	transporttest.CheckLeaks(t)
+	o := transporttest.NewOrigin(t, transporttest.TLS("h2", "http/1.1"))
+	base := o.Base()
+	if err := http2.ConfigureTransport(base); err != nil {
+		t.Fatal(err)
+	}
+	p := policy.Policy{
+		Timeout: policy.Timeout{Read: 200 * time.Millisecond},
+		Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Millisecond, HalfOpenProbes: 1},
+	}
+	tr := transport.Must(transport.New(transport.Config{Default: p, Base: base, Logger: quiet()}))
+	defer tr.Close()
+	get := func() error {
+		resp, err := tr.Client().Get(o.URL)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		if resp.ProtoMajor != 2 {
+			t.Errorf("spoke %s", resp.Proto)
+		}
+		_, err = io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := get(); err != nil {
+		t.Fatal(err)
+	}
+	o.Mute() // dead; new connections work
+	if err := get(); !errors.Is(err, transport.ErrReadTimeout) {
+		t.Fatalf("a dead connection: %v", err)
+	}
+	for {
+		err := get()
+		if errors.Is(err, transport.ErrBreakerOpen) {
+			runtime.Gosched() // for a millisecond
+			continue
+		}
+		if err != nil {
+			t.Errorf("a probe: %v", err)
+		}
+		return
+	}
+}
+
+// Limits of any size are limits: sums with them do not overflow.
+func TestTimeoutsOfAnySizeHold(t *testing.T) {
+	const huge = time.Duration(math.MaxInt64)
+	for name, p := range map[string]policy.Policy{
+		"Attempt":  {Timeout: policy.Timeout{Attempt: huge, Read: time.Minute, MinThroughput: 1}},
+		"Total":    {Timeout: policy.Timeout{Total: huge, Read: time.Minute, MinThroughput: 1}},
+		"SlowCall": {Timeout: policy.Timeout{MinThroughput: 1}, Breaker: policy.Breaker{SlowCall: huge, SlowRate: 0.1, MinCalls: 1}},
+		"all": {Timeout: policy.Timeout{Connect: huge, TLSHandshake: huge, Read: huge, Attempt: huge, Total: huge, StreamIdle: huge, MinThroughput: 1},
+			Bulkhead: policy.Bulkhead{MaxConcurrent: 1, MaxWait: huge, BodyIdle: huge}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			n := transporttest.NewNet(t, nil)
+			n.Script(transporttest.Step{Size: 100, Chunk: 1, Pause: 700 * time.Millisecond})
+			tr := transport.Must(transport.New(transport.Config{Default: p, Base: n.Base(), Logger: quiet()}))
+			defer tr.Close()
+			resp, err := tr.Client().Get(n.URL)
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			defer resp.Body.Close()
+			if b, err := io.ReadAll(resp.Body); err != nil || len(b) != 100 {
+				t.Errorf("%s: %d bytes, %v", name, len(b), err)
+			}
+			if s := tr.Snapshot()[0]; s.State != transport.Closed || s.Window.Slow != 0 {
+				t.Errorf("%s: %v, %+v", name, s.State, s.Window)
+			}
+		})
+	}
+}
+
+// A pause that begins just below a limit does not make the timer spin.
+func TestClockCostsNothingInAPause(t *testing.T) {
+	used := func() time.Duration {
+		var r syscall.Rusage
+		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
+		return time.Duration(r.Utime.Nano() + r.Stime.Nano())
+	}
+	synctest.Test(t, func(t *testing.T) {
+		tr := transport.Must(transport.New(transport.Config{
+			Default: policy.Policy{Timeout: policy.Timeout{Attempt: time.Second}},
+			Base:    transporttest.NewBase(transporttest.Step{Delay: time.Second - time.Microsecond, Body: "x"}),
+			Logger:  quiet(),
+		}))
+		resp, err := tr.Client().Get("http://a.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		before := used()
+		time.Sleep(10 * time.Second) // ten million microseconds
+		if cpu := used() - before; cpu > 2*time.Second {
+			t.Errorf("%v of CPU for a pause of 10 s", cpu)
+		}
+	})
+}
+
+// Over HTTP/2 a read of the response does not heed its context while the request
+// body waits for its caller; the stack does.
+func TestUploadThatWaitsForItsCallerEndsWithTheContext(t *testing.T) {
+	transporttest.CheckLeaks(t)
+	o := transporttest.NewOrigin(t, transporttest.H2C())
+	o.Script(transporttest.Step{Unread: true, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	})})
+	tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Logger: quiet()}))
+	defer tr.Close()
+	pr, pw := io.Pipe()
+	defer pw.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPut, o.URL, pr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		_, err := resp.Body.Read(make([]byte, 1))
+		ended <- err
+	}()
+	cancel()
+	select {
+	case err := <-ended:
+		if err == nil {
+			t.Error("read something")
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("a read goes on without its caller")
+	}
+	_ = pw.Close()
+	_ = resp.Body.Close()
+	transporttest.CheckPermits(t, tr)
+}
+
+// A response whose retry cannot be prepared is closed.
+func TestRetryClosesTheResponseWhenGetBodyPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1}, Retry: policy.Retry{MaxAttempts: 2}}
+		tr := transport.Must(transport.New(transport.Config{Default: p, Logger: quiet(),
+			Base: transporttest.NewBase(transporttest.Step{Status: http.StatusServiceUnavailable, Body: "x"})}))
+		req, err := http.NewRequest(http.MethodPut, "http://a.test/", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Body = io.NopCloser(io.LimitReader(zeros{}, 3))
+		req.GetBody = func() (io.ReadCloser, error) { panic("GetBody") }
+		func() {
+			defer func() {
+				if recover() != "GetBody" {
+					t.Error("the panic did not reach its caller")
+				}
+			}()
+			_, _ = tr.RoundTrip(req)
+		}()
+		if n := tr.Snapshot()[0].InFlight; n != 0 {
+			t.Errorf("%d permits held", n)
+		}
+	})
+}
+
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
