@@ -28,7 +28,6 @@ type attempt struct {
 	ticket  ticket
 	permit  bool // of the host
 	shared  bool // of the process
-	held    bool // either, for the gauge
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
@@ -111,6 +110,7 @@ func (a *attempt) start() {
 	a.call.sent++
 	a.call.h.active.Add(1)
 	a.call.h.counts.attempts.Add(1)
+	a.call.h.bulkhead.held.Add(1)
 	if a.number > 1 {
 		a.call.h.counts.retries.Add(1)
 	}
@@ -200,6 +200,7 @@ func (a *attempt) giveBack(how ending) {
 	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
 	doubtful := a.expired != nil && a.reused // the connection that it used
 	a.mu.Unlock()
+	h.bulkhead.held.Add(-1) // first, so that the gauge never shows more than there are permits
 	h.bulkhead.giveBack(a)
 	if pool != nil {
 		if doubtful && !pool.heardSince(a.clock.start) {

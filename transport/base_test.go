@@ -661,7 +661,7 @@ func TestPoolKeepsTheSettingsOfItsBase(t *testing.T) {
 		"Dial": func(b *http.Transport, n *atomic.Int32) {
 			dial := b.DialContext
 			b.DialContext = nil
-			b.Dial = func(network, addr string) (net.Conn, error) { //nolint:staticcheck // what is tested
+			b.Dial = func(network, addr string) (net.Conn, error) {
 				n.Add(1)
 				return dial(context.Background(), network, addr)
 			}
@@ -681,7 +681,7 @@ func TestPoolKeepsTheSettingsOfItsBase(t *testing.T) {
 		"DialTLS": func(b *http.Transport, n *atomic.Int32) {
 			dial, config := b.DialContext, b.TLSClientConfig.Clone()
 			config.ServerName = "origin.test"
-			b.DialTLS = func(network, addr string) (net.Conn, error) { //nolint:staticcheck // what is tested
+			b.DialTLS = func(network, addr string) (net.Conn, error) {
 				n.Add(1)
 				c, err := dial(context.Background(), network, addr)
 				if err != nil {

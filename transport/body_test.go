@@ -207,7 +207,7 @@ func TestBodyForgottenIsFoundByGarbageCollection(t *testing.T) {
 			req := bulkheadRequest(t, t.Context(), http.MethodGet, url)
 			c := make(chan struct{})
 			t.Cleanup(func() { close(c) })
-			req.Cancel = c //nolint:staticcheck // it must still work
+			req.Cancel = c
 			if _, err := tr.RoundTrip(req); err != nil {
 				t.Error(err)
 			}

@@ -58,7 +58,7 @@ func TestBreakerJudgesEachOutcome(t *testing.T) {
 		{"cancelled by Request.Cancel", breakerAfter(2*time.Millisecond, breakerError), func(d *breakerDep) {
 			req := breakerRequest(context.Background())
 			gone := make(chan struct{})
-			req.Cancel = gone //nolint:staticcheck // callers still do
+			req.Cancel = gone
 			time.AfterFunc(time.Millisecond, func() { close(gone) })
 			_, _ = d.do(req)
 		}, 0, 0, 1},

@@ -61,8 +61,6 @@ func (b *bulkhead) acquire(a *attempt) error {
 		}
 		a.shared = true
 	}
-	b.held.Add(1)
-	a.held = true
 	return nil
 }
 
@@ -127,13 +125,8 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	return e
 }
 
-// giveBack returns what the attempt holds; the gauge is first, so that it never
-// shows more than there is.
+// giveBack returns the permits that the attempt holds.
 func (b *bulkhead) giveBack(a *attempt) {
-	if a.held {
-		a.held = false
-		b.held.Add(-1)
-	}
 	if a.permit {
 		a.permit = false
 		b.permits.Release(1)

@@ -259,7 +259,7 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 		},
 		"by Request.Cancel": {
 			change: func(r *http.Request) *http.Request {
-				r.Cancel = closedAfter(time.Second) //nolint:staticcheck // it must still work
+				r.Cancel = closedAfter(time.Second)
 				return r
 			},
 			want: func(err error) bool { return err.Error() == "net/http: request canceled" },

@@ -228,10 +228,10 @@ var contractExchanges = map[string]contractExchange{
 	"a name that is not known":     {ask: func(_ *contractPlay, r *http.Request) { r.URL.Host = "unknown.test" }},
 	"a caller who has gone":        {answer: contractOK, ask: func(p *contractPlay, _ *http.Request) { p.cancel() }},
 	"a caller who has gone, POST":  {answer: contractOK, ask: contractWith2(contractBodyOf("POST", contractReader("hello"), 0), func(p *contractPlay) { p.cancel() })},
-	"Cancel closed before":         {answer: contractOK, ask: func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy; close(p.legacy) }}, //nolint:staticcheck // it must still work
+	"Cancel closed before":         {answer: contractOK, ask: func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy; close(p.legacy) }},
 	"a caller who goes":            {end: contractEcho, ask: func(p *contractPlay, _ *http.Request) { p.got = p.cancel }},
 	"Cancel closed without an answer": {end: contractEcho, ask: func(p *contractPlay, r *http.Request) {
-		r.Cancel = p.legacy //nolint:staticcheck // it must still work
+		r.Cancel = p.legacy
 		p.got = func() { close(p.legacy) }
 	}},
 	"a deadline": {loose: true, end: contractEcho, ask: func(p *contractPlay, r *http.Request) {
@@ -296,7 +296,7 @@ var contractExchanges = map[string]contractExchange{
 	"a body whose caller goes": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nok", end: contractEcho,
 		read: contractReadAfter(2, func(p *contractPlay) { p.cancel() })},
 	"a body whose Cancel is closed": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nok", end: contractEcho,
-		ask:  func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy }, //nolint:staticcheck // it must still work
+		ask:  func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy },
 		read: contractReadAfter(2, func(p *contractPlay) { close(p.legacy) })},
 	"a body with a deadline": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nok", end: contractEcho,
 		ask: func(p *contractPlay, r *http.Request) {
@@ -555,7 +555,7 @@ var contractExchanges2 = map[string]contractExchange2{
 	"a body whose caller goes": {step: transporttest.Step{Size: 1000, Fault: transporttest.Hang, At: 2},
 		read: contractReadAfter(2, func(p *contractPlay) { p.cancel() })},
 	"a body whose Cancel is closed": {step: transporttest.Step{Size: 1000, Fault: transporttest.Hang, At: 2},
-		ask:  func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy }, //nolint:staticcheck // it must still work
+		ask:  func(p *contractPlay, r *http.Request) { r.Cancel = p.legacy },
 		read: contractReadAfter(2, func(p *contractPlay) { close(p.legacy) })},
 }
 

@@ -122,7 +122,7 @@ func TestContractRequestBodyIsAlwaysClosed(t *testing.T) {
 		"Cancel is closed": {setUp: func(_ *transport.Transport, r *http.Request) *http.Request {
 			c := make(chan struct{})
 			close(c)
-			r.Cancel = c //nolint:staticcheck // it must still work
+			r.Cancel = c
 			return r
 		}},
 		"closed": {setUp: func(tr *transport.Transport, r *http.Request) *http.Request { _ = tr.Close(); return r }},
@@ -476,7 +476,7 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 		select {
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
-		case <-r.Cancel: //nolint:staticcheck // as net/http
+		case <-r.Cancel:
 			return nil, errors.New("net/http: request canceled")
 		}
 	}
@@ -506,7 +506,7 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 				}
 				req := bulkheadRequest(t, t.Context(), http.MethodGet, "http://x.test/")
 				c := make(chan struct{})
-				req.Cancel = c //nolint:staticcheck // it must still work
+				req.Cancel = c
 				time.AfterFunc(time.Second, func() { close(c) })
 				start := time.Now()
 				resp, err := tr.RoundTrip(req)
@@ -530,7 +530,7 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 func contractStalled(r *http.Request) (*http.Response, error) {
 	return bulkheadAnswer(r, 200, &bodyFuncs{
 		read: func([]byte) (int, error) {
-			<-r.Cancel //nolint:staticcheck // as net/http
+			<-r.Cancel
 			return 0, errors.New("net/http: request canceled")
 		},
 		close: func() error { return nil },

@@ -17,11 +17,9 @@ type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error
 // dialers are the base's, bounded; the second is nil if it has none of its own.
 func (h *host) dialers(from *http.Transport) (plain, encrypted dialFunc) {
 	plain, encrypted = from.DialContext, from.DialTLSContext
-	//nolint:staticcheck // a caller may still set the deprecated fields
 	if old := from.Dial; plain == nil && old != nil {
 		plain = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}
-	//nolint:staticcheck
 	if old := from.DialTLS; encrypted == nil && old != nil {
 		encrypted = func(_ context.Context, network, addr string) (net.Conn, error) { return old(network, addr) }
 	}

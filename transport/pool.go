@@ -175,7 +175,7 @@ func (h *host) newPool(single bool) *pool {
 		tr.ForceAttemptHTTP2 = true
 	}
 	tr.DialContext, tr.DialTLSContext = h.dialers(from)
-	tr.Dial, tr.DialTLS = nil, nil //nolint:staticcheck // they are called by those
+	tr.Dial, tr.DialTLS = nil, nil
 	if t.TLSHandshake > 0 && !t.Shadow {
 		tr.TLSHandshakeTimeout = max(t.TLSHandshake+time.Second, orphan)
 	}
@@ -206,7 +206,6 @@ func (h *host) newPool(single bool) *pool {
 // automaticHTTP2 reports whether net/http would have spoken HTTP/2 over the base
 // without being asked: a DialContext, which every pool has, switches that off.
 func automaticHTTP2(t *http.Transport) bool {
-	//nolint:staticcheck // a caller may still set the deprecated fields
 	custom := t.Dial != nil || t.DialContext != nil || t.DialTLS != nil || t.DialTLSContext != nil
 	return !custom && (t.TLSClientConfig == nil || slices.Contains(t.TLSClientConfig.NextProtos, "h2"))
 }

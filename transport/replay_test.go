@@ -624,7 +624,7 @@ func TestReplayClosesTheBodyOnEveryPath(t *testing.T) {
 		"breaker open":        func(s *setup) { s.tr.Host(strings.TrimPrefix(s.o.URL, "http://")).ForceOpen() },
 		"bulkhead full":       hold,
 		"caller gone":         cancelled,
-		"Request.Cancel":      func(s *setup) { c := make(chan struct{}); close(c); s.req.Cancel = c }, //nolint:staticcheck // still honoured
+		"Request.Cancel":      func(s *setup) { c := make(chan struct{}); close(c); s.req.Cancel = c },
 		"refused":             func(s *setup) { s.o.OnDial(transporttest.Refuse) },
 		"no URL":              func(s *setup) { s.req.URL = nil },
 		"no host":             func(s *setup) { s.req.URL.Host = "" },

@@ -532,7 +532,7 @@ func TestRetryNeverRepeatsACallItsCallerEnded(t *testing.T) {
 		},
 		"Request.Cancel": func(r *http.Request) (*http.Request, func()) {
 			c := make(chan struct{})
-			r.Cancel = c //nolint:staticcheck // still honoured
+			r.Cancel = c
 			return r, func() { close(c) }
 		},
 	}
@@ -912,7 +912,7 @@ func TestRetryWaitEndsWithTheCaller(t *testing.T) {
 		}, cause},
 		"Request.Cancel": {func(r *http.Request) (*http.Request, func()) {
 			c := make(chan struct{})
-			r.Cancel = c //nolint:staticcheck // still honoured
+			r.Cancel = c
 			return r, func() { close(c) }
 		}, nil},
 	} {

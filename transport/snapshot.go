@@ -86,7 +86,7 @@ type HostSnapshot struct {
 	Trip        *Evidence     // why it last opened, by a trip or by hand; nil if it never did
 	Transitions []Transition  // the last ones, the oldest first
 
-	InFlight      int     // calls that hold a permit, or would in shadow mode; 0 where nothing bounds them
+	InFlight      int     // attempts under way, until their bodies have ended: those that hold a permit, where there are permits
 	MaxConcurrent int     // 0: no bound
 	Waiting       int     // calls that wait for a permit
 	RetryBudget   float64 // tokens left; meaningless without a budget
