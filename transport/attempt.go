@@ -108,6 +108,7 @@ func attemptOf(req *http.Request) *attempt {
 // start begins the attempt's clock; it has its permit.
 func (a *attempt) start() {
 	a.call.sent++
+	a.call.last = a
 	a.call.h.active.Add(1)
 	a.call.h.counts.attempts.Add(1)
 	a.call.h.bulkhead.held.Add(1)
@@ -131,7 +132,7 @@ const (
 	endBroken                // by an error, in err
 	endLeaked                // the caller forgot the body
 	endHeaders               // the connection is the caller's from here on
-	endPanic                 // the base panicked or called runtime.Goexit
+	endPanic                 // the call is abandoned
 )
 
 // end gives back what the attempt holds and settles its verdict, once. It must
@@ -262,15 +263,7 @@ func newAttempt(next http.RoundTripper, _ *host) http.RoundTripper {
 func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
-	returned := false
-	defer func() {
-		if !returned {
-			a.end(endPanic, nil)
-		}
-	}()
 	a.announce(req)
 	a.watchUpload(req)
-	resp, err := a.answered(l.next.RoundTrip(req))
-	returned = true
-	return resp, err
+	return a.answered(l.next.RoundTrip(req))
 }

@@ -87,6 +87,7 @@ type breaker struct {
 	recent      []Transition
 	queue       []told // to be delivered
 	delivering  bool
+	retiring    bool // the pool, once b.mu is released
 }
 
 // trip is why and when a breaker opened.
@@ -293,6 +294,7 @@ func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Eviden
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
 	if to == Open {
 		t.Until = b.h.t.wall(time.Duration(b.until.Load()))
+		b.retiring = !b.policy.Shadow
 	}
 	if len(b.recent) == keepTransitions {
 		b.recent = append(b.recent[:0], b.recent[1:]...)

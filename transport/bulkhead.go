@@ -110,8 +110,10 @@ func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, wait time.Dura
 	return b.refuse(a, late, false)
 }
 
-// refuse counts a refusal and tells of it.
+// refuse counts a refusal and tells of it, once the host's permit is back that was
+// taken before the process had none.
 func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
+	b.giveBack(a)
 	reason := "full"
 	switch {
 	case e.Kind == ErrTotalTimeout:

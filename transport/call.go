@@ -43,6 +43,7 @@ type call struct {
 	free     time.Duration // the caller's pauses in attempts that have ended
 	bytes    int64         // moved by attempts that have ended
 	sent     int           // attempts that went out
+	last     *attempt      // of those
 	exchange cache.Exchange
 	faulty   bool   // the request itself was at fault
 	outcome  string // if not told by the answer
@@ -79,8 +80,8 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	h.counts.calls.Add(1)
 	if h.t.observer != nil {
 		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req})
-		defer c.abandoned()
 	}
+	defer c.abandoned()
 	a := &c.first
 	a.init(c)
 	resp, err := h.chain.RoundTrip(a.request(req))
@@ -100,12 +101,19 @@ func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error
 	return h.fallback.refused(req, refusal)
 }
 
-// abandoned reports a call whose base panicked or called runtime.Goexit.
+// abandoned ends a call that will not be answered, since the base, a Store or a
+// listener has panicked or called runtime.Goexit. Its last answer may be open.
 func (c *call) abandoned() {
-	if !c.returned {
-		c.outcome = "error"
-		c.end(0, nil)
+	if c.returned {
+		return
 	}
+	if a := c.last; a != nil {
+		a.stop()
+		a.closeBase()
+		a.end(endPanic, nil)
+	}
+	c.outcome = "error"
+	c.end(0, nil)
 }
 
 // answered reports a call that has ended; one whose body is still open ends with

@@ -58,16 +58,18 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, err
 	}
 	f.h.counts.fallback(kind, f.policy.Shadow)
-	c.observe(Event{Kind: EventFallback, Layer: LayerFallback, Fallback: kind, Reason: reasonOf(resp, err),
-		Staleness: staleness, Status: statusOf(resp), Err: err, Shadow: f.policy.Shadow})
+	event := Event{Kind: EventFallback, Layer: LayerFallback, Fallback: kind, Reason: reasonOf(resp, err),
+		Staleness: staleness, Status: statusOf(resp), Err: err, Shadow: f.policy.Shadow}
 	if f.policy.Shadow {
 		_ = instead.Body.Close()
+		c.observe(event)
 		return resp, err
 	}
 	c.outcome = "fallback"
 	if resp != nil {
 		dismiss(resp)
 	}
+	c.observe(event)
 	return instead, nil
 }
 

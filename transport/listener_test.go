@@ -84,12 +84,12 @@ func TestListenerThatBlocksOnATimeoutHoldsNothing(t *testing.T) {
 
 func TestListenerThatBlocksOnATimeoutInShadowModeDelaysNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		told := false
+		var told atomic.Bool
 		base := transporttest.NewBase(transporttest.Step{Delay: 3 * time.Second, Body: "x"})
 		tr := bulkheadNew(t, transport.Config{Base: base, Default: policy.Policy{Timeout: policy.Timeout{Read: time.Second, Shadow: true}},
 			Observer: observerFuncs{observe: func(_ context.Context, e transport.Event) {
 				if e.Kind == transport.EventTimeout {
-					told = true
+					told.Store(true)
 					time.Sleep(time.Hour)
 				}
 			}}})
@@ -98,7 +98,7 @@ func TestListenerThatBlocksOnATimeoutInShadowModeDelaysNoAnswer(t *testing.T) {
 			t.Error(err)
 		}
 		mustTake(t, start, 3*time.Second)
-		if !told {
+		if !told.Load() {
 			t.Error("not told")
 		}
 		time.Sleep(time.Hour)
@@ -219,29 +219,30 @@ func TestListenerThatBlocksOnAFallbackHoldsNothing(t *testing.T) {
 func TestListenerThatBlocksOnATransitionKeepsNoDeadPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
-		told := 0
+		origin.Script(transporttest.Step{Body: "x"})
+		var told atomic.Int32
 		tr := bulkheadNew(t, transport.Config{Base: origin.Base(), Default: policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 1}},
 			Observer: observerFuncs{observe: func(_ context.Context, e transport.Event) {
 				if e.Kind == transport.EventTransition {
-					told++
+					told.Add(1)
 					time.Sleep(time.Hour)
 				}
 			}}})
-		go tr.Host("a.test").ForceClosed() // hours of which are told
-		_ = hostCall(tr, "http://a.test")
-		go tr.Host("a.test").ForceOpen()
-		synctest.Wait()
-		tr.Host("a.test").Reset()
-		origin.Script(transporttest.Step{Body: "x"})
 		if err := hostCall(tr, "http://a.test"); err != nil {
 			t.Fatal(err)
+		}
+		go tr.Host("a.test").ForceClosed() // which the listener takes an hour to hear
+		synctest.Wait()
+		tr.Host("a.test").Reset()
+		if _, open := origin.Connections(); open != 1 {
+			t.Fatalf("%d connections are open", open)
 		}
 		origin.Script(transporttest.Step{Status: 503})
 		if err := hostCall(tr, "http://a.test"); err != nil {
 			t.Fatal(err)
 		}
-		if s := tr.Snapshot()[0].State; s != transport.Open || told != 1 {
-			t.Fatalf("%v, told %d times", s, told)
+		if s := tr.Snapshot()[0].State; s != transport.Open || told.Load() != 1 {
+			t.Fatalf("%v, told %d times", s, told.Load())
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -252,60 +253,58 @@ func TestListenerThatBlocksOnATransitionKeepsNoDeadPool(t *testing.T) {
 	})
 }
 
-// listenerEnds does calls that end in every way, each on a goroutine of its own.
-func listenerEnds(tr *transport.Transport) {
-	do := func(targets ...string) {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for _, target := range targets {
-				_ = hostCall(tr, target)
-			}
-		}()
-		<-done
+// listenerWhole fails the test unless n calls may be out at once.
+func listenerWhole(t *testing.T, tr *transport.Transport, base *transporttest.Base, target string, n int) {
+	t.Helper()
+	bulkheadInFlight(t, tr, 0)
+	for range n {
+		defer func(c io.Closer) { _ = c.Close() }(hostHold(t, tr, target))
 	}
-	do("http://a.test/good")
-	do("http://a.test/good")
-	do("http://a.test/hang")
-	do("http://a.test/cut")
-	do("http://a.test/none")
-	tr.Host("a.test").Reset()
-	held := []*http.Response{}
-	for range 2 {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			if resp, err := tr.RoundTrip(fallbackRequest("GET", "http://b.test/good")); err == nil {
-				held = append(held, resp)
-			}
-		}()
-		<-done
+	if now, _ := base.InFlight(); now != n {
+		t.Errorf("%d of %d calls were let out", now, n)
 	}
-	do("http://a.test/good") // the process is full
-	do("http://b.test/good") // so is the host
-	for _, resp := range held {
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = resp.Body.Close()
-		}()
-		<-done
-	}
-	do("http://a.test/down")
-	do("http://a.test/down")
-	do("http://a.test/down") // refused
-	for _, path := range []string{"/good", "/good", "/hang", "/good", "/good"} {
-		time.Sleep(10 * time.Second)
-		do("http://a.test" + path)
-	}
+}
+
+// listenerApart does something on a goroutine of its own, which may end in it.
+func listenerApart(do func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tr.Host("a.test").ForceClosed()
+		do()
 	}()
 	<-done
-	tr.Host("a.test").Reset()
-	tr.Host("b.test").Reset()
+}
+
+// listenerEnds makes every kind of event happen but for leaks.
+func listenerEnds(tr *transport.Transport) {
+	get := func(target string) { listenerApart(func() { _ = hostCall(tr, target) }) }
+	reset := func() { listenerApart(tr.Host("a.test").Reset) }
+	for _, path := range []string{"/good", "/good", "/hang", "/cut", "/none"} {
+		get("http://a.test" + path)
+	}
+	reset()
+	var held []*http.Response
+	for range 2 {
+		listenerApart(func() {
+			if resp, err := tr.RoundTrip(fallbackRequest("GET", "http://b.test/good")); err == nil {
+				held = append(held, resp)
+			}
+		})
+	}
+	get("http://a.test/good") // the process is full
+	get("http://b.test/good") // so is the host
+	for _, resp := range held {
+		listenerApart(func() { _ = resp.Body.Close() })
+	}
+	for range 3 { // the last is refused
+		get("http://a.test/down")
+	}
+	for _, path := range []string{"/good", "/good", "/hang", "/good", "/good"} {
+		time.Sleep(10 * time.Second)
+		get("http://a.test" + path)
+	}
+	listenerApart(tr.Host("a.test").ForceClosed)
+	reset()
 }
 
 func TestListenerThatEndsItsGoroutineLosesNothing(t *testing.T) {
@@ -375,18 +374,17 @@ func TestListenerThatEndsItsGoroutineLosesNothing(t *testing.T) {
 						t.Fatal("the listener was not called")
 					}
 					on.Store(false)
-					bulkheadInFlight(t, tr, 0)
 					tr.Host("a.test").Reset()
 					tr.Host("b.test").Reset()
-					bulkheadWhole(t, tr, "http://a.test/good", 2)
-					bulkheadWhole(t, tr, "http://b.test/good", 2)
+					listenerWhole(t, tr, base, "http://a.test/good", 2)
+					listenerWhole(t, tr, base, "http://b.test/good", 2)
 					time.Sleep(10 * time.Second)
-					for _, host := range []string{"c", "d"} { // hosts that are not in use make room
+					for _, host := range []string{"c", "d", "e", "f", "g"} { // hosts that are not in use make room
 						if err := hostCall(tr, "http://"+host+".test/good"); err != nil {
 							t.Error(err)
 						}
 					}
-					if got := hostNames(tr); got != "http://c.test:80 http://d.test:80" {
+					if got := hostNames(tr); strings.Contains(got, "a.test") || strings.Contains(got, "b.test") || strings.Contains(got, "overflow") {
 						t.Errorf("states %s", got)
 					}
 				})
@@ -463,7 +461,14 @@ func TestStoreWhosePutPanicsLeavesNothingHeld(t *testing.T) {
 					step.Framing = transporttest.Chunked
 				}
 				base := transporttest.NewBase(step)
-				tr := bulkheadNew(t, transport.Config{Base: base, Store: store, Default: listenerStoring()})
+				chunked := rt(func(r *http.Request) (*http.Response, error) {
+					resp, err := base.RoundTrip(r)
+					if err == nil && resp.ContentLength < 0 {
+						resp.TransferEncoding = []string{"chunked"}
+					}
+					return resp, err
+				})
+				tr := bulkheadNew(t, transport.Config{Base: chunked, Store: store, Default: listenerStoring()})
 				body := hostHold(t, tr, "http://a.test").(io.ReadCloser)
 				panicked := func() (v any) {
 					defer func() { v = recover() }()
@@ -492,7 +497,7 @@ func TestStoreWhosePutPanicsLeavesNothingHeld(t *testing.T) {
 				if err := hostCall(tr, "http://a.test"); err != nil {
 					t.Error("another call:", err)
 				}
-				bulkheadWhole(t, tr, "http://a.test", 1)
+				listenerWhole(t, tr, base, "http://a.test", 1)
 			})
 		})
 	}
@@ -580,7 +585,7 @@ func TestStoreWhoseLookupPanicsLeavesNothingHeld(t *testing.T) {
 					store.lookup = func() {}
 					tr.Host("a.test").Reset()
 					base.Script(transporttest.Step{Body: "abc"})
-					bulkheadWhole(t, tr, "http://a.test", 1)
+					listenerWhole(t, tr, base, "http://a.test", 1)
 					observerBalance(t, seen)
 				})
 			})

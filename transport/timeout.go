@@ -166,6 +166,9 @@ func (a *attempt) tick() {
 	a.mu.Unlock()
 
 	// Act first, tell afterwards: a listener may take its time.
+	if due.expired != nil {
+		h.counts.timeout(due.expired)
+	}
 	if kill {
 		a.stop()
 		if deaf {
@@ -181,10 +184,7 @@ func (a *attempt) tick() {
 	if due.lease {
 		a.judgeLease(now)
 	}
-	if due.expired != nil {
-		h.counts.timeout(due.expired)
-		if !kill { // else end tells
-			a.call.tellTimeout(due.expired, a.number, true)
-		}
+	if due.expired != nil && !kill { // else end tells
+		a.call.tellTimeout(due.expired, a.number, true)
 	}
 }

@@ -21,9 +21,16 @@ type told struct {
 	transition *Transition
 }
 
-// deliver tells of the queued transitions, in order, one goroutine at a time,
-// outside all locks.
+// deliver retires the pool of a host that was given up, and tells of the queued
+// transitions, in order, one goroutine at a time, outside all locks.
 func (b *breaker) deliver() {
+	b.mu.Lock()
+	retiring := b.retiring
+	b.retiring = false
+	b.mu.Unlock()
+	if retiring {
+		b.h.pools.retire(b.h.pools.current.Load())
+	}
 	for b.deliverOne() {
 	}
 }
@@ -49,11 +56,8 @@ func (b *breaker) deliverOne() bool {
 	return true
 }
 
-// tell retires the pool of a host that was given up, and reports a transition.
+// tell reports a transition.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
-	if t.To == Open && !b.policy.Shadow {
-		b.h.pools.retire(b.h.pools.current.Load())
-	}
 	b.log(ctx, t)
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
