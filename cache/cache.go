@@ -369,6 +369,9 @@ func sameOrigin(u *url.URL, req *http.Request) bool {
 // caller with If-None-Match or If-Modified-Since has a copy of its own: it gets the whole stored answer, never an
 // invented 304, and only if that is not older than its copy: it has the named ETag, or a Last-Modified not
 // before the named date.
+//
+// It finds nothing for a request with a field that is new in every call and that this package does not know to be harmless: the
+// package documentation says which are.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {
 	if x.role != reader || x.partial || x.ask.noStore || c.store.Len() == 0 || !why.served() || gone(req) {
 		return nil, false

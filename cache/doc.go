@@ -26,11 +26,23 @@
 // # Who may see it
 //
 // A client shared by several users is a shared cache in the sense of RFC 9111 section 1, so every
-// answer belongs to a partition: a keyed hash of all request fields that say who is asking (credentials,
-// cookies, tokens, keys, user and tenant names) or that origins answer by without saying so in Vary
-// (Origin, Forwarded). Only an equal set of them finds it again. This works only below or beside
-// whatever sets the credentials: a layer that adds them later is not seen. Signatures that change with every
-// request (SigV4) never find anything.
+// answer belongs to a partition: a keyed hash of all request fields that may say who is asking, or by which origins
+// answer without saying so in Vary. Only an equal set of them finds it again. Every field may, unless this
+// package knows it to be harmless:
+//
+//   - Accept, Accept-Charset, Accept-Encoding, Accept-Language and User-Agent, for which there is Vary
+//   - Cache-Control, Pragma, Range and preconditions, and what is about the connection or the message: Connection, Te,
+//     Via, Date, Expect, Content-Type, Priority and the like
+//   - what names a call in a trace or a log, or times it: Traceparent, Tracestate, B3, the fields of common tracers, names that
+//     end in Request-Id, Correlation-Id, Trace-Id, Span-Id, Idempotency-Key, Retry-Count, Timeout or Deadline
+//   - the addresses that proxies pass on: X-Forwarded-For, X-Real-Ip and the like
+//
+// So credentials, cookies, users, tenants, databases and feature flags separate, under whatever name. So does
+// a field of your own that is new in every request: with one, nothing is ever found. Give it a name that ends
+// like those above, such as X-Acme-Request-Id. The same goes for Baggage, unless all its members are Sentry's, and for
+// signatures of requests (SigV4).
+//
+// This works only below or beside whatever sets the credentials: a layer that adds them later is not seen.
 //
 // # When it ends
 //
@@ -41,6 +53,6 @@
 // # Where to look
 //
 // cache.go has the sequence of a call, capture.go what happens while a body is read, control.go and
-// freshness.go the rules, key.go what makes two requests alike, entry.go one stored answer, memory.go the
+// freshness.go the rules, key.go, partition.go and vary.go what makes two requests alike, entry.go one stored answer, memory.go the
 // bounded store behind [Store], info.go the label that needs no parsing.
 package cache

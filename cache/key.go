@@ -1,14 +1,9 @@
 package cache
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/binary"
 	"hash/maphash"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -77,87 +72,4 @@ func authority(scheme, host string) string {
 		host = strings.TrimSuffix(host, ":443")
 	}
 	return strings.TrimSuffix(host, ":")
-}
-
-// Partition separates callers: a keyed hash of whatever in a request says who is asking. The zero Partition
-// is that of requests that do not say.
-type Partition [16]byte
-
-// partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
-// bytes. The hash is paid for only by requests that have any.
-func partition(secret []byte, req *http.Request) (p Partition) {
-	var room [16]string
-	names := room[:0]
-	for name, values := range req.Header {
-		if len(values) > 0 && identifying(name) {
-			names = append(names, name)
-		}
-	}
-	if len(names) == 0 && req.URL.User == nil {
-		return p
-	}
-	slices.Sort(names)
-	text := make([]byte, 0, 1<<10)
-	for _, name := range names {
-		text = appendPart(text, name)
-		text = binary.AppendUvarint(text, uint64(len(req.Header[name])))
-		for _, value := range req.Header[name] {
-			text = appendPart(text, value)
-		}
-	}
-	if req.URL.User != nil {
-		text = appendPart(text, "")
-		text = appendPart(text, req.URL.User.String())
-	}
-	mac := hmac.New(sha256.New, secret)
-	mac.Write(text)
-	clear(text)
-	copy(p[:], mac.Sum(nil))
-	return p
-}
-
-func appendPart(b []byte, s string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
-// identifying reports whether a request field may say who is asking, or is one that origins answer by without saying
-// so in Vary. It goes by what the names have in common, because no list of them is complete (X-Api-Key, Private-Token,
-// X-Goog-Iam-Authority-Selector, X-Tenant-Id): a wrong yes costs a fallback, a wrong no shows one user's
-// answer to another.
-func identifying(name string) bool {
-	switch name { // what nearly every request has
-	case "Accept", "Accept-Encoding", "Accept-Language", "Cache-Control", "Connection", "Content-Type", "User-Agent",
-		"If-Modified-Since", "If-None-Match", "Range", "Traceparent", "Tracestate", "X-Request-Id", "X-Forwarded-For":
-		return false
-	case "Authorization", "Cookie", "Origin", "Forwarded":
-		return true
-	}
-	var room [64]byte
-	if len(name) > len(room) {
-		return true
-	}
-	b := room[:len(name)]
-	for i := range b {
-		b[i] = name[i]
-		if 'A' <= b[i] && b[i] <= 'Z' {
-			b[i] += 'a' - 'A'
-		}
-	}
-	if string(b) == "user-agent" || string(b) == "x-forwarded-for" {
-		return false
-	}
-	if bytes.Contains(b, []byte("key")) {
-		return !bytes.Contains(b, []byte("idempotency"))
-	}
-	lowered := string(b)
-	for _, word := range [...]string{
-		"auth", "token", "cookie", "secret", "session", "credential", "passw", "signature", "cert",
-		"user", "tenant", "client-id", "account", "customer", "organization", "role", "subject", "identity", "principal", "impersonate", "on-behalf",
-		"origin", "forwarded", "x-host",
-	} {
-		if strings.Contains(lowered, word) {
-			return true
-		}
-	}
-	return false
 }

@@ -1,0 +1,107 @@
+package cache
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// Partition separates callers: a keyed hash of whatever in a request may say who is asking. The zero Partition
+// is that of requests that do not say.
+type Partition [16]byte
+
+// partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
+// bytes. The hash is paid for only by requests that have any.
+func partition(secret []byte, req *http.Request) (p Partition) {
+	var room [16]string
+	names := room[:0]
+	for name, values := range req.Header {
+		if len(values) > 0 && (identifying(name) || name == baggage && !ofTrace(values)) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 && req.URL.User == nil {
+		return p
+	}
+	slices.Sort(names)
+	text := make([]byte, 0, 1<<10)
+	for _, name := range names {
+		text = appendPart(text, name)
+		text = binary.AppendUvarint(text, uint64(len(req.Header[name])))
+		for _, value := range req.Header[name] {
+			text = appendPart(text, value)
+		}
+	}
+	if req.URL.User != nil {
+		text = appendPart(text, "")
+		text = appendPart(text, req.URL.User.String())
+	}
+	mac := hmac.New(sha256.New, secret)
+	mac.Write(text)
+	clear(text)
+	copy(p[:], mac.Sum(nil))
+	return p
+}
+
+func appendPart(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// identifying reports whether a request field may say who is asking, or is one that origins answer by without saying
+// so in Vary. Every field may, unless it is known not to: no list of those that do is complete (X-Scope-OrgID,
+// Cf-Access-Jwt-Assertion, From), a wrong yes costs a fallback, and a wrong no shows one user's answer to another.
+//
+// The known ones are what Vary speaks of if they matter, what is about this connection or this message, and what names
+// one call, in a trace or a log. Referer is not among them, for the reason that Origin is not: access is granted by it.
+// Neither are Sec-Fetch-Site and its like, nor X-Forwarded-Host, -Proto and -Port, which end up in the links of an answer.
+func identifying(name string) bool {
+	switch name {
+	case "Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "User-Agent",
+		"Sec-Ch-Ua", "Sec-Ch-Ua-Mobile", "Sec-Ch-Ua-Platform", "X-Goog-Api-Client",
+		"Cache-Control", "Pragma", "Range", "If-Range",
+		"If-Match", "If-None-Match", "If-Modified-Since", "If-Unmodified-Since",
+		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding",
+		"Content-Length", "Content-Type", "Date", "Expect", "Max-Forwards", "Priority", "Purpose", "Sec-Purpose", "Via":
+		return false
+	case baggage: // by its members: see ofTrace
+		return false
+	case "X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", // a proxy's, other for each of its clients
+		"Cf-Ray", "Cdn-Loop", "X-Amz-Cf-Id", "X-Azure-Ref", "X-Varnish":
+		return false
+	case "Traceparent", "Tracestate", "B3", "X-B3-Traceid", "X-B3-Spanid", "X-B3-Parentspanid", "X-B3-Sampled", "X-B3-Flags",
+		"X-Cloud-Trace-Context", "Grpc-Trace-Bin", "Sentry-Trace", "Newrelic", "Elastic-Apm-Traceparent", "X-Dynatrace", "Sw8", "L5d-Ctx-Trace",
+		"X-Datadog-Trace-Id", "X-Datadog-Parent-Id", "X-Datadog-Sampling-Priority", "X-Datadog-Origin", "X-Datadog-Tags",
+		"Ot-Tracer-Traceid", "Ot-Tracer-Spanid", "Ot-Tracer-Sampled", "X-Instana-T", "X-Instana-S", "X-Instana-L":
+		return false
+	case "Amz-Sdk-Invocation-Id", "Amz-Sdk-Request", "X-Fapi-Interaction-Id", "X-Goog-Gcs-Idempotency-Token", "X-Stripe-Client-Telemetry",
+		"X-Attempt", "X-Retry", "X-Request-Start", "X-Queue-Start", "X-Request-Timestamp", "X-Envoy-Expected-Rq-Timeout-Ms":
+		return false
+	}
+	for _, end := range [...]string{
+		"Request-Id", "Requestid", "Correlation-Id", "Correlationid", "Trace-Id", "Traceid", "Span-Id", "Spanid",
+		"Idempotency-Key", "Retry-Count", "Retry-Attempt", "Attempt-Count", "Attempt-Number", "Timeout", "Deadline",
+	} {
+		if before, ok := strings.CutSuffix(name, end); ok && (before == "" || before[len(before)-1] == '-') {
+			return false
+		}
+	}
+	return true
+}
+
+const baggage = "Baggage"
+
+// ofTrace reports whether all that Baggage (W3C Baggage section 3) carries is Sentry's, which is about the trace and new in each.
+// What others put there is as likely the user or the tenant.
+func ofTrace(values []string) bool {
+	for _, value := range values {
+		for member := range strings.SplitSeq(value, ",") {
+			if member = trim(member); member != "" && !strings.HasPrefix(member, "sentry-") {
+				return false
+			}
+		}
+	}
+	return true
+}
