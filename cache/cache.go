@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -96,7 +97,8 @@ const (
 )
 
 // Begin must be called for every call before it is sent. It reads the URI's epoch, and for unsafe methods ends
-// it: what was asked for before must not be stored after.
+// it: what was asked for before must not be stored after. A GET with a field whose key is not in its canonical form
+// ([http.CanonicalHeaderKey]) has no part in the cache.
 func (c *Cache) Begin(req *http.Request) Exchange {
 	x := Exchange{ask: nothing, role: reader}
 	switch req.Method {
@@ -128,10 +130,10 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 func (x *Exchange) inspect(req *http.Request) {
 	if req.Body != nil && req.Body != http.NoBody {
 		x.role = bystander // the answer depends on what was sent
-		return
 	}
 	for name := range req.Header {
 		switch name {
+		case "Accept", "Accept-Encoding", "User-Agent", "Authorization": // most of what there is
 		case "Cache-Control", "Pragma":
 			x.ask = requestControl(req.Header)
 		case "Range", "If-Range", "If-Match", "If-Unmodified-Since":
@@ -140,13 +142,27 @@ func (x *Exchange) inspect(req *http.Request) {
 			x.conditional = true
 		case "Upgrade", "X-Original-Url", "X-Rewrite-Url":
 			x.role = bystander // another URI, or no HTTP at all
-			return
-		case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override":
+		case methodOverride, methodName, overriddenMethod:
 			x.role = writer // a GET in name only
 			return
+		default:
+			if canonical(name) {
+				break
+			}
+			if strings.EqualFold(name, methodOverride) || strings.EqualFold(name, methodName) || strings.EqualFold(name, overriddenMethod) {
+				x.role = writer
+				return
+			}
+			x.role = bystander // net/http sends it as it is, and the origin heeds what no lookup here would find
 		}
 	}
 }
+
+const (
+	methodOverride   = "X-Http-Method-Override"
+	methodName       = "X-Http-Method"
+	overriddenMethod = "X-Method-Override"
+)
 
 func (c *Cache) now() time.Duration { return time.Since(c.start) }
 
@@ -318,7 +334,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	confirmed := false // a HEAD that may be stored leaves the GET's answer, if it is still that one
-	if head && resp.StatusCode == http.StatusOK {
+	if head && resp.StatusCode == http.StatusOK && legible(resp.Header) {
 		says, _ := parseControl(resp.Header["Cache-Control"])
 		confirmed = !says.noStore
 	}
@@ -337,8 +353,11 @@ func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) 
 		return
 	}
 	c.forget(x.key)
-	for _, name := range [...]string{"Location", "Content-Location"} {
-		for _, ref := range resp.Header[name] {
+	for name, refs := range resp.Header {
+		if !strings.EqualFold(name, "Location") && !strings.EqualFold(name, "Content-Location") {
+			continue
+		}
+		for _, ref := range refs {
 			u, err := req.URL.Parse(ref)
 			if err == nil && sameOrigin(u, req) {
 				c.forget(x.key.at(c.seed, u))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -164,6 +165,90 @@ func TestLeavesRequestsAloneThatCannotBeAnsweredFromTheStore(t *testing.T) {
 			t.Errorf("%s %v %v: served", req.Method, req.URL, req.Header)
 		}
 	}
+}
+
+// raw returns a GET with a field under a key that nobody has made canonical.
+func raw(name, value string) *http.Request {
+	req := get()
+	req.Header[name] = []string{value}
+	return req
+}
+
+// net/http sends such a field as it is, so the origin heeds it; here no lookup found it.
+func TestARequestWithAKeyThatIsNotCanonicalIsLeftAlone(t *testing.T) {
+	for _, test := range []struct{ name, value string }{
+		{"cache-control", "no-store"}, {"CACHE-CONTROL", "no-cache"}, {"pragma", "no-cache"}, {"range", "bytes=0-1"}, {"if-match", `"v1"`},
+		{"x-lang", "fr"}, {"accept", "text/csv"}, {"upgrade", "websocket"}, {"Cache-Control ", "no-store"}, {"x-original-url", "/admin"}, {"", "x"},
+	} {
+		c := newClient(t)
+		c.do(raw(test.name, test.value), answer(200, "hello", "Vary", "X-Lang"), minutes)
+		if c.store.Len() != 0 {
+			t.Errorf("%q: stored", test.name)
+		}
+		c.do(get(), answer(200, "hello"), minutes)
+		if _, ok := c.fail(raw(test.name, test.value), failed, minutes); ok {
+			t.Errorf("%q: served", test.name)
+		}
+	}
+}
+
+func TestAWriteWithAKeyThatIsNotCanonicalIsStillAWrite(t *testing.T) {
+	override := raw("x-http-method-override", "DELETE")
+	override.Header.Set("X-Original-Url", "/doc")
+	override.Body = io.NopCloser(strings.NewReader("body"))
+	post := raw("x-lang", "fr")
+	post.Method = "POST"
+	for _, req := range []*http.Request{post, override, raw("X-HTTP-Method", "DELETE"), raw("x-method-override", "PUT")} {
+		c := newClient(t)
+		c.do(get(), answer(200, "hello"), minutes)
+		c.do(req, answer(200, ""), minutes)
+		if c.store.Len() != 0 {
+			t.Errorf("%s %v: left the entry", req.Method, req.Header)
+		}
+	}
+}
+
+func TestAnAnswerWithAKeyThatIsNotCanonicalIsNotStored(t *testing.T) {
+	for _, test := range []struct{ name, value string }{
+		{"cache-control", "no-store"}, {"CACHE-CONTROL", "no-cache"}, {"vary", "*"}, {"trailer", "X-Sum"}, {"x-a", "b"}, {"Cache-Control ", "no-store"},
+	} {
+		c := newClient(t)
+		c.do(get(), answer(200, "hello"), minutes)
+		resp := answer(200, "newer")
+		resp.Header[test.name] = []string{test.value}
+		c.do(get(), resp, minutes)
+		if c.store.Len() != 0 {
+			t.Errorf("%q: something is stored", test.name)
+		}
+		c.do(get(), answer(200, "hello"), minutes)
+		c.do(request("HEAD", "https://a.test/doc"), resp, minutes)
+		if c.store.Len() != 0 {
+			t.Errorf("%q: HEAD has left the entry", test.name)
+		}
+	}
+}
+
+func TestAWriteWhoseAnswerHasAKeyThatIsNotCanonicalRemovesWhatItNames(t *testing.T) {
+	c := newClient(t)
+	c.do(get(), answer(200, "hello"), minutes)
+	resp := answer(201, "")
+	resp.Header["location"] = []string{"/doc"}
+	c.do(request("POST", "https://a.test/docs"), resp, minutes)
+	c.servesNothing(t, get(), minutes)
+}
+
+func FuzzCanonical(f *testing.F) {
+	for _, name := range []string{"", "Accept", "accept", "X-Scope-OrgID", "X--A", "-A", "-a", "A b", "X-1a", "X-1A", "X_a", "É"} {
+		f.Add(name)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		want := name != "" && name == textproto.CanonicalMIMEHeaderKey(name) && !strings.ContainsFunc(name, func(r rune) bool {
+			return r <= ' ' || r > '~' || strings.ContainsRune("\"(),/:;<=>?@[\\]{}", r)
+		})
+		if got := cache.Canonical(name); got != want {
+			t.Errorf("%q: %t", name, got)
+		}
+	})
 }
 
 func TestRequestsForAPartOrWithAPreconditionGetNothingWhole(t *testing.T) {

@@ -42,6 +42,9 @@
 // like those above, such as X-Acme-Request-Id. The same goes for Baggage, unless all its members are Sentry's, and for
 // signatures of requests (SigV4).
 //
+// A request or an answer with a field whose key is not canonical (req.Header["x-lang"], which net/http sends as it is) is
+// kept out: use Set and Add, or [net/http.CanonicalHeaderKey].
+//
 // This works only below or beside whatever sets the credentials: a layer that adds them later is not seen.
 //
 // # When it ends

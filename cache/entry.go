@@ -153,7 +153,8 @@ func (t *text) add(s string) string {
 }
 
 // describe fills in what e keeps of a response but for its body: the header without what must not be stored (RFC 9111
-// section 3.1) and without Age and Set-Cookie, which are never served again. It returns false if that is too much.
+// section 3.1) and without Age and Set-Cookie, which are never served again. It returns false if that is too much, or not all of it
+// can be read.
 func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []string, now time.Time) bool {
 	date := ""
 	if len(resp.Header["Date"]) == 0 {
@@ -163,6 +164,9 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 	var room [32]field
 	lines, size := room[:0], 0
 	for name, values := range resp.Header {
+		if !canonical(name) {
+			return false
+		}
 		if unstored(name, omit) {
 			continue
 		}

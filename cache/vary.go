@@ -100,3 +100,36 @@ func isTokenByte(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
+
+// canonical reports whether a field name is a token and as [textproto.CanonicalMIMEHeaderKey] makes it. No other is found by a lookup,
+// though it means the same to whoever reads it from the wire; net/http leaves one such as "Cache-Control " in answers.
+func canonical(name string) bool {
+	start := true
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		switch {
+		case 'a' <= c && c <= 'z':
+			if start {
+				return false
+			}
+		case 'A' <= c && c <= 'Z':
+			if !start {
+				return false
+			}
+		case !isTokenByte(c):
+			return false
+		}
+		start = c == '-'
+	}
+	return name != ""
+}
+
+// legible reports whether all names in h are canonical.
+func legible(h http.Header) bool {
+	for name := range h {
+		if !canonical(name) {
+			return false
+		}
+	}
+	return true
+}
