@@ -850,7 +850,7 @@ func TestPoolLeavesNothingAfterAThousandCalls(t *testing.T) {
 		origin := transporttest.NewOrigin(t, opts...)
 		n := atomic.Int32{}
 		origin.ScriptFunc(func(transporttest.Hit) transporttest.Step {
-			switch n.Add(1) % 100 {
+			switch n.Add(1) % 200 {
 			case 1:
 				return transporttest.Step{Fault: transporttest.Hang}
 			case 2:
@@ -862,20 +862,61 @@ func TestPoolLeavesNothingAfterAThousandCalls(t *testing.T) {
 		})
 		p := policy.Service()
 		p.Breaker = policy.Breaker{}
-		p.Timeout.Read = 30 * time.Millisecond
+		p.Timeout.Read = 300 * time.Millisecond // ample for the answers that come
 		p.Retry.Base = time.Millisecond
 		tr := under(t, transport.Config{Base: origin.Base(), Default: p})
 		var wg sync.WaitGroup
+		var good atomic.Int32
 		for range 4 {
 			wg.Go(func() {
 				for range 250 {
-					_, _ = fetch(tr.Client(), get(t, origin.URL))
+					if _, err := fetch(tr.Client(), get(t, origin.URL)); err == nil {
+						good.Add(1)
+					}
 				}
 			})
 		}
 		wg.Wait()
+		if g := good.Load(); g < 900 || g == 1000 { // a body that breaks is one in a hundred
+			t.Errorf("%d calls of 1000 succeeded", g)
+		}
 		transporttest.CheckPermits(t, tr)
 		_ = tr.Close()
 		origin.WaitOpen(0)
 	})
+}
+
+// A busy host alone must not dial anew for each call, because it has more of them
+// than connections may be idle.
+func TestPoolOfOneHostBeyondTheBoundOfAllKeepsThatMany(t *testing.T) {
+	const idle, calls = 8, 12
+	transporttest.CheckLeaks(t)
+	origin := transporttest.NewOrigin(t)
+	p := pooling()
+	p.Timeout, p.Bulkhead.MaxConcurrent = policy.Timeout{}, 100
+	tr := under(t, transport.Config{Base: origin.Base(), Default: p, MaxIdleConns: idle})
+	for burst := range 4 {
+		together := make(chan struct{})
+		var here atomic.Int32
+		origin.Script(transporttest.Step{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			if here.Add(1) == calls {
+				close(together)
+			}
+			<-together
+		})})
+		before, _ := origin.Connections()
+		var wg sync.WaitGroup
+		for range calls {
+			wg.Go(func() {
+				if _, err := fetch(tr.Client(), get(t, origin.URL)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if opened, _ := origin.Connections(); burst > 0 && opened-before != calls-idle {
+			t.Errorf("burst %d opened %d connections, want %d", burst, opened-before, calls-idle)
+		}
+		origin.WaitOpen(idle)
+	}
 }

@@ -83,7 +83,7 @@ func BenchmarkCallParallel(b *testing.B) {
 	})
 }
 
-// BenchmarkRefusal is a call that the breaker refuses.
+// BenchmarkRefusal is a call that a breaker refuses that was forced open.
 func BenchmarkRefusal(b *testing.B) {
 	rt := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
 	rt.Host("bench.test").ForceOpen()
@@ -91,6 +91,25 @@ func BenchmarkRefusal(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := rt.RoundTrip(req); err == nil {
+			b.Fatal("not refused")
+		}
+	}
+}
+
+// BenchmarkRefusalOpen is a call that a breaker refuses that has tripped.
+func BenchmarkRefusalOpen(b *testing.B) {
+	p := policy.Default()
+	p.Breaker.ConsecutiveFailures, p.Breaker.OpenFor, p.Breaker.OpenForMax = 1, 24*time.Hour, 0
+	failing := rt(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
+	tr := transport.Must(transport.New(transport.Config{Base: failing, Default: p, Logger: quiet()}))
+	req := benchRequest(b)
+	_, _ = tr.RoundTrip(req)
+	if s := tr.Snapshot()[0].State; s != transport.Open {
+		b.Fatalf("the breaker is %v", s)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tr.RoundTrip(req); err == nil {
 			b.Fatal("not refused")
 		}
 	}

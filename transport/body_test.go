@@ -776,3 +776,49 @@ func benchmarkBody(b *testing.B, over func(*http.Transport) http.RoundTripper) {
 	}
 	client.CloseIdleConnections()
 }
+
+// The race detector sees whoever reads a header that is its caller's.
+func TestBodyHeadersMayBeChangedWhileTheBodyIsRead(t *testing.T) {
+	for name, classify := range map[string]func(*http.Response, error) policy.Verdict{
+		"Retry-After": nil,
+		"Classify": func(resp *http.Response, _ error) policy.Verdict {
+			if resp != nil && resp.Header.Get("X-Changed") != "" {
+				return policy.Neutral
+			}
+			return policy.Unclassified
+		},
+	} {
+		for fault, step := range map[string]transporttest.Step{
+			"whole":  {Size: 1000, Chunk: 100, Pause: time.Second},
+			"broken": {Size: 1000, Chunk: 100, Pause: time.Second, Fault: transporttest.Reset, At: 500},
+		} {
+			t.Run(name+", "+fault, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					step.Header = http.Header{"Retry-After": {"30"}, "X-Kept": {"1"}}
+					p := policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Second, OpenForMax: time.Minute, Classify: classify}}
+					tr := bulkheadNew(t, transport.Config{Base: transporttest.NewBase(step), Default: p})
+					resp := bulkheadGet(t, tr, "http://x.test/")
+					changed := make(chan struct{})
+					go func() {
+						defer close(changed)
+						for range 20 {
+							resp.Header.Set("X-Changed", "yes")
+							resp.Header.Del("Retry-After")
+							time.Sleep(700 * time.Millisecond)
+						}
+					}()
+					_, err := io.Copy(io.Discard, resp.Body)
+					_ = resp.Body.Close()
+					s := tr.Snapshot()[0]
+					if broken := fault == "broken"; broken != (err != nil) || broken != (s.State == transport.Open) || broken != (s.Counts.Failure == 1) {
+						t.Errorf("%v, %v, %+v", err, s.State, s.Counts)
+					}
+					if s.State == transport.Open && s.RetryIn < 30*time.Second {
+						t.Errorf("open for %v, not what the host had asked for", s.RetryIn)
+					}
+					<-changed
+				})
+			})
+		}
+	}
+}

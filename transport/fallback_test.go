@@ -1236,3 +1236,115 @@ func TestFallbackKeepsItsStoreWithinItsBound(t *testing.T) {
 		t.Errorf("%d entries", store.Len())
 	}
 }
+
+// The race detector sees two callers write to one header.
+func TestFallbackCallersMayChangeTheHeaderOfASharedDegradedAnswer(t *testing.T) {
+	shared := &http.Response{Header: http.Header{"X-Part": {"no prices"}}}
+	p := policy.Policy{Fallback: policy.Fallback{Degraded: func(*http.Request, error) *http.Response { return shared }}}
+	r := newFallbackRig(t, p, transporttest.Step{Err: errFallbackDial})
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for range 50 {
+				resp, _, err := r.get("/")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if len(resp.Header) != 1 || resp.Header.Get("X-Part") != "no prices" {
+					t.Errorf("another caller's header: %v", resp.Header)
+				}
+				resp.Header.Set("X-Caller", fmt.Sprint(i))
+				resp.Header["X-Part"][0] = "changed"
+				resp.Header.Del("X-Part")
+			}
+		})
+	}
+	all.Wait()
+	if len(shared.Header) != 1 || shared.Header.Get("X-Part") != "no prices" {
+		t.Errorf("the shared header became %v", shared.Header)
+	}
+}
+
+func TestFallbackKeepsNoStreamAndForgetsWhatOneSupersedes(t *testing.T) {
+	for name, test := range map[string]struct {
+		contentType string
+		call        bool
+		policy      bool
+	}{
+		"events":        {contentType: "text/event-stream"},
+		"events, utf-8": {contentType: "Text/Event-Stream; charset=utf-8"},
+		"ndjson":        {contentType: "application/x-ndjson"},
+		"by call":       {contentType: "text/plain", call: true},
+		"by policy":     {contentType: "text/plain", policy: true},
+	} {
+		for _, length := range []transporttest.Framing{transporttest.Fixed, transporttest.Chunked} {
+			t.Run(fmt.Sprintf("%s, framing %d", name, length), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := tenMinutes()
+					p.Streaming = test.policy
+					origin := transporttest.NewNet(t, nil)
+					tr := under(t, transport.Config{Base: origin.Base(), Default: p})
+					do := func() (string, error) {
+						req := fallbackRequest("GET", "http://a.test/")
+						if test.call {
+							req = req.WithContext(transport.WithCall(req.Context(), transport.Call{Streaming: true}))
+						}
+						return fetch(tr.Client(), req)
+					}
+					origin.Script(good("old"))
+					if _, err := fetch(tr.Client(), fallbackRequest("GET", "http://a.test/")); err != nil {
+						t.Fatal(err)
+					}
+					origin.OnDial(transporttest.Refuse)
+					tr.CloseIdleConnections()
+					if got, err := do(); (err == nil && got == "old") == test.policy {
+						t.Fatalf("%q, %v: the test is about nothing", got, err)
+					}
+					origin.OnDial(nil)
+					stream := good("stream")
+					stream.Header.Set("Content-Type", test.contentType)
+					stream.Framing = length
+					origin.Script(stream)
+					if got, err := do(); err != nil || got != "stream" {
+						t.Fatal(got, err)
+					}
+					origin.OnDial(transporttest.Refuse)
+					tr.CloseIdleConnections()
+					if got, err := do(); err == nil {
+						t.Errorf("%q was stored", got)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What is answered from the store, or not at all because the caller asked for
+// that, was not refused.
+func TestFallbackCountsNoRefusalOfACallThatOnlyWantsAStoredAnswer(t *testing.T) {
+	base := transporttest.NewBase(good("old"))
+	tr := transport.Must(transport.New(transport.Config{Base: base, Default: tenMinutes(), Logger: quiet()})) // no observer: the quick way
+	call := func(fields ...string) int {
+		resp, err := tr.RoundTrip(fallbackRequest("GET", "http://a.test/", fields...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, resp.Body)
+		_ = resp.Body.Close()
+		return resp.StatusCode
+	}
+	if status := call("Cache-Control", "only-if-cached"); status != http.StatusGatewayTimeout {
+		t.Errorf("closed: %d", status)
+	}
+	call()
+	tr.Host("a.test").ForceOpen()
+	call("Cache-Control", "only-if-cached")
+	if n := tr.Snapshot()[0].Counts.RefusedOpen; n != 0 {
+		t.Errorf("%d refusals", n)
+	}
+	call()
+	if c := tr.Snapshot()[0].Counts; c.RefusedOpen != 1 || c.Stale != 1 || c.Calls != 4 {
+		t.Errorf("%+v", c)
+	}
+}

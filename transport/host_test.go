@@ -579,3 +579,91 @@ func TestHostsGetNoCredentialsThatWereMeantForAnother(t *testing.T) {
 		}
 	})
 }
+
+func TestHostByItsNameIsEveryPortAndScheme(t *testing.T) {
+	targets := []string{"http://a.test", "https://a.test", "http://a.test:8080", "https://a.test:8080", "http://a.test:443"}
+	for _, called := range []bool{false, true} {
+		t.Run(fmt.Sprintf("called before %v", called), func(t *testing.T) {
+			tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet()}))
+			call := func(target string, refused bool) {
+				t.Helper()
+				err := hostCall(tr, target)
+				if refused != errors.Is(err, transport.ErrBreakerOpen) || !refused && err != nil {
+					t.Errorf("%s: %v, want refused %v", target, err, refused)
+				}
+			}
+			if called {
+				for _, target := range targets {
+					call(target, false)
+				}
+			}
+			all := tr.Host("A.test")
+			all.ForceOpen()
+			if n := len(all.Snapshot()); n != map[bool]int{true: len(targets)}[called] {
+				t.Errorf("%d states", n)
+			}
+			for _, target := range targets {
+				call(target, true)
+			}
+			call("http://b.test", false)
+			call("http://www.a.test", false)
+
+			tr.Host("a.test:8080").Reset() // less than was forced
+			tr.Host("https://a.test").Reset()
+			call("http://a.test", true)
+			call("https://a.test", false)
+			call("http://a.test:8080", false)
+			call("https://a.test:8080", false)
+			call("http://a.test:443", true)
+			call("http://a.test:9999", true) // which nobody has named
+
+			tr.Host("a.test:8080").ForceOpen()
+			all.Reset() // more than was forced
+			for _, target := range append(targets, "http://a.test:9999", "https://a.test:1") {
+				call(target, false)
+			}
+		})
+	}
+}
+
+func TestHostThatIsAPatternOrATypoHasAnErr(t *testing.T) {
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet()}))
+	if err := hostCall(tr, "http://a.test"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"*", "*.test", "http://*", "a.test:80/", "http//a.test", "http:/a.test", "://a.test", "a.test:http", "a.test:99999", "[::1", "a test", "a.test,b.test"} {
+		h := tr.Host(name)
+		if h.Err() == nil {
+			t.Errorf("%q has no Err", name)
+		}
+		h.ForceOpen()
+	}
+	if err := hostCall(tr, "http://a.test"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTransportThatNewDidNotMakeSaysSo(t *testing.T) {
+	var tr transport.Transport
+	closed := false
+	req := fallbackRequest("POST", "http://a.test/")
+	req.Body = hostBody{func() { closed = true }}
+	resp, err := tr.RoundTrip(req)
+	if resp != nil || !errors.Is(err, transport.ErrClosed) || !strings.Contains(err.Error(), "a.test") || !closed {
+		t.Errorf("%v, %v, body closed %v", resp, err, closed)
+	}
+	if _, err := tr.Client().Get("http://a.test/"); !errors.Is(err, transport.ErrClosed) {
+		t.Error(err)
+	}
+	if _, err := tr.RoundTrip(&http.Request{}); !errors.Is(err, transport.ErrClosed) {
+		t.Error(err)
+	}
+	tr.CloseIdleConnections()
+	if s := tr.Snapshot(); len(s) != 0 {
+		t.Errorf("%+v", s)
+	}
+	tr.Host("a.test").ForceOpen()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+}

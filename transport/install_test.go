@@ -239,3 +239,16 @@ func TestInstallLetsUpgradesOverTLSPass(t *testing.T) {
 		t.Error("net/http has changed: say so in the documentation of Install")
 	}
 }
+
+func TestInstallOfNothingPanicsWithASentence(t *testing.T) {
+	before := http.DefaultTransport
+	defer func() {
+		if v, ok := recover().(string); !ok || !strings.HasPrefix(v, "watertight: ") || !strings.Contains(v, "New") {
+			t.Errorf("%v", v)
+		}
+		if http.DefaultTransport != before {
+			t.Error("the default was changed")
+		}
+	}()
+	transport.Install(nil)
+}

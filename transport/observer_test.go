@@ -381,8 +381,8 @@ func (observerPanickingLog) Handle(context.Context, slog.Record) error { panic("
 func TestObserverMayCallAnyPublicMethod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var tr *transport.Transport
-		inside := 0
-		use := func() {
+		inside, used := 0, map[string]int{}
+		use := func(what string) {
 			if inside > 0 {
 				return
 			}
@@ -394,18 +394,24 @@ func TestObserverMayCallAnyPublicMethod(t *testing.T) {
 			tr.Host("other.test").Reset()
 			tr.Host("a.test").Snapshot()
 			_ = hostCall(tr, "http://nested.test")
+			used[what]++ // only now: it came through
 		}
 		base := transporttest.NewBase(transporttest.Step{Status: 503})
 		p := policy.Service()
 		p.Breaker.ConsecutiveFailures = 2
 		tr = transport.Must(transport.New(transport.Config{Base: base, Default: p, MaxHosts: 3, Logger: quiet(), Observer: observerFuncs{
-			start:   func(ctx context.Context, _ transport.Start) context.Context { use(); return ctx },
-			observe: func(context.Context, transport.Event) { use() },
+			start:   func(ctx context.Context, _ transport.Start) context.Context { use("start"); return ctx },
+			observe: func(_ context.Context, e transport.Event) { use(e.Kind.String()) },
 		}}))
 		for i := range 5 {
 			_ = hostCall(tr, "http://a.test")
 			_ = hostCall(tr, fmt.Sprintf("http://h%d.test", i))
 			time.Sleep(10 * time.Second)
+		}
+		for _, what := range []string{"start", "call_end", "attempt_end", "transition", "refusal", "retry", "retry_suppressed"} {
+			if used[what] == 0 {
+				t.Errorf("nothing was used at %s: %v", what, used)
+			}
 		}
 	})
 }
@@ -499,4 +505,17 @@ func TestLogTellsTransitionsWithTheirEvidence(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 	})
+}
+
+func TestObserverIsToldKindsThatHaveNames(t *testing.T) {
+	for kind, want := range map[transport.EventKind]string{
+		0: "none", transport.EventCallEnd: "call_end", transport.EventAttemptEnd: "attempt_end", transport.EventTransition: "transition",
+		transport.EventRefusal: "refusal", transport.EventTimeout: "timeout", transport.EventRetry: "retry",
+		transport.EventRetrySuppressed: "retry_suppressed", transport.EventFallback: "fallback", transport.EventLeak: "leak",
+		transport.EventBlind: "blind", transport.EventOverflow: "overflow", transport.EventOverflow + 1: "unknown", 255: "unknown",
+	} {
+		if got := kind.String(); got != want {
+			t.Errorf("kind %d is %q, want %q", kind, got, want)
+		}
+	}
 }

@@ -1627,3 +1627,47 @@ func TestRetryOutlivesAStaleConnection(t *testing.T) {
 		}
 	}
 }
+
+// A response is never turned into an error, whatever became of its body.
+func TestRetryRefusedReturnsAnAnswerThatWasNotReadToItsEnd(t *testing.T) {
+	const most = 64 << 10
+	for name, test := range map[string]struct {
+		step transporttest.Step
+		read int
+		cut  bool
+	}{
+		"as much as is read": {transporttest.Step{Status: 503, Size: most}, most, false},
+		"more":               {transporttest.Step{Status: 503, Size: 10 * most}, most + 1, true},
+		"slow":               {transporttest.Step{Status: 503, Size: 3, Chunk: 1, Pause: 20 * time.Millisecond}, 2, true},
+		"hanging":            {transporttest.Step{Status: 503, Size: 3, Fault: transporttest.Hang, At: 2}, 2, true},
+		"broken":             {transporttest.Step{Status: 503, Size: 3, Fault: transporttest.Reset, At: 2}, 2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				base := transporttest.NewBase(test.step)
+				p := retryPolicy()
+				p.Bulkhead.MaxConcurrent = 1
+				tr := retryTransport(t, base, p, nil)
+				time.AfterFunc(80*time.Millisecond, tr.Host("x.test").ForceOpen) // in the wait, which is longer
+				resp, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/", nil))
+				if err != nil {
+					t.Fatalf("%v, want the answer", err)
+				}
+				bulkheadInFlight(t, tr, 0)
+				b, err := io.ReadAll(resp.Body)
+				if resp.StatusCode != 503 || len(b) != test.read || !strings.HasPrefix(string(b), "ab") {
+					t.Errorf("%d and %d bytes, want 503 and %d", resp.StatusCode, len(b), test.read)
+				}
+				if want := map[bool]error{true: io.ErrUnexpectedEOF}[test.cut]; err != want {
+					t.Errorf("the body ends with %v, want %v", err, want)
+				}
+				if err := resp.Body.Close(); err != nil {
+					t.Error(err)
+				}
+				if s := tr.Snapshot()[0].Counts; len(base.Hits()) != 1 || s.RefusedOpen != 1 {
+					t.Errorf("%d requests, %+v", len(base.Hits()), s)
+				}
+			})
+		})
+	}
+}

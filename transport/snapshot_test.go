@@ -2,7 +2,10 @@ package transport_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -255,4 +258,78 @@ func TestSnapshotCountsTheRefusalsThatCallersSaw(t *testing.T) {
 		}
 		observerBalance(t, seen)
 	})
+}
+
+func TestSnapshotIsJSONWithStatesAsWords(t *testing.T) {
+	p := policy.Service()
+	p.Breaker.ConsecutiveFailures = 1
+	p.Breaker.Classify = func(*http.Response, error) policy.Verdict { return policy.Unclassified }
+	p.Fallback.Degraded = func(*http.Request, error) *http.Response { return nil }
+	tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Status: 503}), Default: p, Logger: quiet()}))
+	_ = hostCall(tr, "http://a.test")
+	text, err := json.Marshal(tr.Snapshot())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []struct {
+		Host, State string
+		Trip        struct{ Trigger string }
+		Transitions []struct{ From, To string }
+		Counts      struct{ Timeouts map[string]int }
+	}
+	if err := json.Unmarshal(text, &got); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	if len(got) != 1 || got[0].Host != "a.test:80" || got[0].State != "open" || got[0].Trip.Trigger != "consecutive_failures" ||
+		len(got[0].Transitions) != 1 || got[0].Transitions[0].From != "closed" || got[0].Transitions[0].To != "open" || len(got[0].Counts.Timeouts) == 0 {
+		t.Errorf("%s", text)
+	}
+	for want, v := range map[string]any{
+		`["closed","open","half_open","forced_open","forced_closed"]`: []transport.State{transport.Closed, transport.Open, transport.HalfOpen, transport.ForcedOpen, transport.ForcedClosed},
+		`{"v":"failure"}`: map[string]policy.Verdict{"v": policy.Failure},
+		`{"v":"success"}`: map[string]policy.Verdict{"v": policy.Success},
+		`{"v":"neutral"}`: map[string]policy.Verdict{"v": policy.Neutral},
+	} {
+		if text, err := json.Marshal(v); err != nil || string(text) != want {
+			t.Errorf("%s, %v; want %s", text, err, want)
+		}
+	}
+}
+
+func TestSnapshotCountsVerdictsWithoutABreaker(t *testing.T) {
+	base := transporttest.NewBase()
+	base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
+		return map[string]transporttest.Step{"/fails": {Status: 500}, "/none": {Status: 404}}[h.Path]
+	})
+	tr := transport.Must(transport.New(transport.Config{Base: base, MaxHosts: 1, Logger: quiet(), Default: policy.Policy{Timeout: policy.Timeout{Read: time.Second}}}))
+	held := hostHoldOpen(t, tr, base)
+	for _, host := range []string{"a", "other"} { // the second has the shared state
+		for _, path := range []string{"/", "/", "/", "/fails", "/fails", "/none"} {
+			if err := hostCall(tr, "http://"+host+".test"+path); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	_ = held.Close()
+	for _, s := range tr.Snapshot() {
+		if s.Host == "a.test:80" {
+			s.Counts.Success-- // the one that was held
+		}
+		if c := s.Counts; c.Success != 3 || c.Failure != 2 || c.Neutral != 1 {
+			t.Errorf("%s: %+v", s.Host, c)
+		}
+	}
+	if got := hostNames(tr); got != "http://a.test:80 overflow" {
+		t.Errorf("states %s", got)
+	}
+}
+
+// hostHoldOpen keeps a.test in use.
+func hostHoldOpen(t *testing.T, tr *transport.Transport, base *transporttest.Base) io.Closer {
+	t.Helper()
+	pick := func(h transporttest.Hit) transporttest.Step {
+		return map[string]transporttest.Step{"/fails": {Status: 500}, "/none": {Status: 404}, "/held": {Body: "x"}}[h.Path]
+	}
+	base.ScriptFunc(pick)
+	return hostHold(t, tr, "http://a.test/held")
 }

@@ -930,3 +930,41 @@ func TestTimeoutLeavesNothingBehind(t *testing.T) {
 		}
 	})
 }
+
+// With Read equal to Attempt, as in both presets, what took the time is to blame.
+func TestTimeoutOfAHangIsThatOfItsWaitWhereAttemptIsAsLong(t *testing.T) {
+	const limit = 3 * time.Second
+	for name, c := range map[string]struct {
+		dial  time.Duration
+		step  transporttest.Step
+		kind  error
+		phase string
+		knob  string
+	}{
+		"headers":                      {0, transporttest.Step{Fault: transporttest.Hang}, transport.ErrReadTimeout, "response_header", "Timeout.Read"},
+		"headers, after a quick dial":  {100 * time.Millisecond, transporttest.Step{Fault: transporttest.Hang}, transport.ErrReadTimeout, "response_header", "Timeout.Read"},
+		"headers, after a slow dial":   {time.Second, transporttest.Step{Fault: transporttest.Hang}, transport.ErrAttemptTimeout, "attempt", "Timeout.Attempt"},
+		"body":                         {0, transporttest.Step{Size: 9, Fault: transporttest.Hang, At: 1}, transport.ErrReadTimeout, "body", "Timeout.Read"},
+		"body, after quick headers":    {0, transporttest.Step{Delay: 100 * time.Millisecond, Size: 9, Fault: transporttest.Hang, At: 1}, transport.ErrReadTimeout, "body", "Timeout.Read"},
+		"body, after slow headers":     {0, transporttest.Step{Delay: time.Second, Size: 9, Fault: transporttest.Hang, At: 1}, transport.ErrAttemptTimeout, "attempt", "Timeout.Attempt"},
+		"body, after pieces of it":     {0, transporttest.Step{Size: 9, Chunk: 1, Pause: 400 * time.Millisecond, Fault: transporttest.Hang, At: 2}, transport.ErrAttemptTimeout, "attempt", "Timeout.Attempt"},
+		"headers, after both are slow": {time.Second, transporttest.Step{Delay: 10 * time.Second}, transport.ErrAttemptTimeout, "attempt", "Timeout.Attempt"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				origin := transporttest.NewNet(t, nil)
+				origin.Script(c.step)
+				origin.OnDial(transporttest.DialDelay(c.dial))
+				tr := bounded(t, origin.Base(), policy.Timeout{Connect: 2 * time.Second, Read: limit, Attempt: limit})
+				start := time.Now()
+				_, err := fetch(tr.Client(), get(t, "http://a.test"))
+				mustTimeOut(t, err, c.kind, c.phase, c.knob, limit)
+				mustTake(t, start, limit)
+				if n := tr.Snapshot()[0].Counts.Timeouts[c.phase]; n != 1 {
+					t.Errorf("%v counted", tr.Snapshot()[0].Counts.Timeouts)
+				}
+				tr.CloseIdleConnections()
+			})
+		})
+	}
+}
