@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+
+	"github.com/watertight-go/watertight/policy"
 )
 
 // Host is a handle on the breakers of a host, for control by hand.
@@ -26,10 +28,11 @@ func (t *Transport) Host(name string) *Host {
 		scheme, authority = "", name
 	}
 	scheme = strings.ToLower(scheme)
+	pattern, err := policy.ParseHostPattern(authority)
 	switch {
 	case strings.ContainsAny(authority, "?#@"): // it may hold a password
 		h.err = errors.New("host: has more than a host and a port; want name, name:port or scheme://name")
-	case authority == "" || strings.ContainsAny(authority, "/ *"):
+	case err != nil || pattern.Wildcard:
 		h.err = fmt.Errorf("host %q: must be a name, name:port or scheme://name", name)
 	case ok && scheme != "http" && scheme != "https":
 		h.err = fmt.Errorf("host %q: has a scheme that is neither http nor https", name)
