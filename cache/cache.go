@@ -193,11 +193,12 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 		c.supersede(x, req, resp)
 		return nil
 	}
+	asked := selectable(req.Header)
 	if resp.Body == nil || resp.Body == http.NoBody {
-		c.commit(e)
+		c.commit(e, asked)
 		return nil
 	}
-	capture := &Capture{entry: e, length: contentLength(resp), limit: c.store.MaxEntryBytes()}
+	capture := &Capture{entry: e, asked: asked, length: contentLength(resp), limit: c.store.MaxEntryBytes()}
 	for _, v := range c.store.Lookup(e.key, e.partition) {
 		if len(v.body) > 0 && slices.Equal(v.selectors, e.selectors) {
 			capture.prior = v.body
@@ -303,17 +304,18 @@ func whole(resp *http.Response) bool {
 	return !closeDelimited && len(resp.Trailer) == 0 && len(resp.Header["Trailer"]) == 0
 }
 
-// commit stores an answer, or removes the one that it would have replaced.
-func (c *Cache) commit(e *Entry) {
+// commit stores an answer, or removes what it supersedes.
+func (c *Cache) commit(e *Entry, asked []field) {
 	if !c.store.Put(e) {
-		c.replace(e)
+		c.replace(e, asked)
 	}
 }
 
-// replace removes what e would have replaced.
-func (c *Cache) replace(e *Entry) {
+// replace removes what e, which is not stored, supersedes: every older answer to what was asked, whatever its Vary.
+func (c *Cache) replace(e *Entry, asked []field) {
 	for _, v := range c.store.Lookup(e.key, e.partition) {
-		if !v.newer(e) && slices.Equal(v.selectors, e.selectors) {
+		if !v.newer(e) && v.answers(asked) {
+			c.epoch(e.key).Add(1)
 			c.store.Delete(v)
 		}
 	}
@@ -403,7 +405,7 @@ func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*h
 	now := wall.Sub(c.start)
 	if !w.allows(x.ask, e.control, e.ageAt(now), e.ttlAt(now)) {
 		if now > e.useless {
-			c.store.Delete(e)
+			c.retire(x, req, e)
 		}
 		return nil, false
 	}
@@ -449,6 +451,15 @@ func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 		}
 	}
 	return best
+}
+
+// retire removes an answer that is past its use, and with it the older ones that it hid: they would be next.
+func (c *Cache) retire(x *Exchange, req *http.Request, old *Entry) {
+	for _, e := range c.store.Lookup(x.key, old.partition) {
+		if e == old || !e.newer(old) && e.matches(req) {
+			c.store.Delete(e)
+		}
+	}
 }
 
 // served reports whether an answer may stand in for this failure at all. Package policy lists the same statuses, and

@@ -15,6 +15,8 @@ type chunk [chunkSize]byte
 // goroutine; once it is settled, by Complete, Discard, Trailers or too long a body, the rest does nothing. It is settled
 // before the [Store] is called, so that one that blocks or panics holds up nobody else.
 type Capture struct {
+	asked []field // see selectable; never changes
+
 	mu sync.Mutex // guards all below; the Store is not called under it
 
 	entry  *Entry // without its body; nil once settled
@@ -35,7 +37,7 @@ func (c *Capture) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if e := c.write(p); e != nil {
-		e.owner.replace(e)
+		e.owner.replace(e, c.asked)
 	}
 	return len(p), nil
 }
@@ -124,7 +126,7 @@ func (c *Capture) Complete(eof bool) {
 		return
 	}
 	if e := c.complete(eof); e != nil {
-		e.owner.commit(e)
+		e.owner.commit(e, c.asked)
 	}
 }
 
@@ -153,7 +155,7 @@ func (c *Capture) Discard() { c.detach() }
 // stored, so the answer is not either; it still removes what it supersedes.
 func (c *Capture) Trailers() {
 	if e := c.detach(); e != nil {
-		e.owner.replace(e)
+		e.owner.replace(e, c.asked)
 	}
 }
 

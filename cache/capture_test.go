@@ -126,6 +126,36 @@ func TestTrailersThatArriveUnannouncedRemoveTheOldOne(t *testing.T) {
 	c.servesNothing(t, get(), minutes)
 }
 
+// Only the one with the same Vary was once removed; the other came back with the next outage.
+func TestAnAnswerThatCannotBeKeptRemovesTheOldOneWhateverItsVary(t *testing.T) {
+	for _, vary := range [][2]string{{"", "Accept"}, {"Accept", ""}, {"Accept", "Accept-Language"}, {"Accept, X-Request-Id", "Accept"}} {
+		for name, settle := range settling {
+			c := newSizedClient(t, cache.Config{MaxEntryBytes: 100})
+			fields := []string{"Accept", "text/html", "Accept", "text/plain", "Accept-Language", "en", "X-Request-Id", "1"}
+			c.do(get(fields...), answer(200, "hello", "Vary", vary[0]), minutes)
+			c.do(get("Accept", "text/csv"), answer(200, "csv", "Vary", "Accept"), minutes)
+			slow := get(fields...)
+			late := c.Begin(slow)
+
+			req, resp := get(fields...), chunked(answer(200, "newer", "Vary", vary[1]))
+			x := c.Begin(req)
+			capture := c.Received(&x, req, resp, minutes)
+			clear(req.Header) // the caller's again
+			settle(capture)
+			if name == "complete" {
+				c.serves(t, "", get(fields...), minutes)
+				continue
+			}
+			older := answer(200, "hello")
+			c.read(c.Received(&late, slow, older, minutes), older)
+			if resp, ok := c.fail(get(fields...), failed, minutes); ok {
+				t.Errorf("Vary: %s, then %s, %s: served %q", vary[0], vary[1], name, text(t, resp))
+			}
+			c.serves(t, "csv", get("Accept", "text/csv"), minutes)
+		}
+	}
+}
+
 func TestABodyThatEndsWithItsHTTP2StreamIsStored(t *testing.T) {
 	c := newClient(t)
 	resp := answer(200, "hello")

@@ -15,7 +15,8 @@ import (
 // Cache or the [Capture], and leaves both usable.
 //
 // Entries do not change once they are stored, and only the Cache that made them understands them: they cannot be written to
-// a disk or made by others. A Store may drop any of them at any moment.
+// a disk or made by others. A Store may drop any of them at any moment; of the variants of one URI and partition all, or the
+// oldest first, lest an older answer to the same request come to light.
 type Store interface {
 	// Lookup returns the variants stored for one URI and partition, nil when there are none. The slice and its entries are shared:
 	// nobody changes them, not the Store either after it has returned them. It is called for every answer that may be stored

@@ -54,6 +54,34 @@ func (f field) selects(h http.Header) bool {
 	return normal(f.name, values) == f.value
 }
 
+// selectable lists the fields of a request that a selector may be about. The header itself is the caller's again before the body
+// has been read.
+func selectable(h http.Header) []field {
+	fields := make([]field, 0, len(h))
+	for name, values := range h {
+		if len(values) > 0 && !identifying(name) {
+			fields = append(fields, field{name, strings.Join(values, ", ")})
+		}
+	}
+	return fields
+}
+
+// answers reports what matches does, for a request whose fields selectable has listed.
+func (e *Entry) answers(asked []field) bool {
+	for _, s := range e.selectors {
+		value := missing
+		for _, f := range asked {
+			if f.name == s.name {
+				value = normal(f.name, []string{f.value})
+			}
+		}
+		if value != s.value {
+			return false
+		}
+	}
+	return true
+}
+
 // normal is the value of a request field in the form in which two that mean the same are equal (RFC 9111 section 4.1).
 func normal(name string, values []string) string {
 	if len(values) == 0 {

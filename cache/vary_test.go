@@ -64,6 +64,21 @@ func TestOfSeveralThatMatchTheNewestAnswers(t *testing.T) {
 	})
 }
 
+// The newest once went alone, and the next failure brought back what it had hidden.
+func TestAnAnswerPastItsUseTakesTheOlderOnesWithIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t)
+		c.do(get("Accept", "a/b"), answer(200, "old", "Cache-Control", "max-age=3600"), none)
+		c.do(get("Accept", "c/d"), answer(200, "other", "Vary", "Accept", "Cache-Control", "max-age=3600"), none)
+		time.Sleep(time.Second)
+		c.do(get("Accept", "a/b"), answer(200, "new", "Vary", "Accept", "Cache-Control", "max-age=10"), none)
+		time.Sleep(time.Minute)
+		c.servesNothing(t, get("Accept", "a/b"), none)
+		c.servesNothing(t, get("Accept", "a/b"), none)
+		c.serves(t, "other", get("Accept", "c/d"), none)
+	})
+}
+
 func TestAURIHasAtMostSixteenVariantsTheNewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t)
