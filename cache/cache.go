@@ -176,7 +176,7 @@ func (c *Cache) chunk() *chunk {
 }
 
 // Received is told the final answer of the call, before its caller sees it. It removes what the answer
-// supersedes, and after a successful write the URI (RFC 9111 section 4.4). It returns a [Capture] if the body
+// supersedes, or forbids to serve from now on if it is a 304 or 206, and after a successful write the URI (RFC 9111 section 4.4). It returns a [Capture] if the body
 // is worth keeping, nil if not: the answer may not be stored, or could never be served under w. An answer known
 // to have no body is stored at once. Nothing is made of its Content-Type: whoever knows that the body is a stream calls
 // [Capture.Discard].
@@ -185,7 +185,12 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	case x.role == writer:
 		c.invalidate(x, req, resp)
 		return nil
-	case x.role == bystander || !supersedes(resp.StatusCode):
+	case x.role == bystander:
+		return nil
+	case resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusPartialContent:
+		c.revoke(x, req, resp)
+		return nil
+	case !supersedes(resp.StatusCode):
 		return nil
 	}
 	e := c.entry(x, req, resp, w)
@@ -335,17 +340,29 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	if c.store.Len() == 0 {
 		return
 	}
-	confirmed := false // a HEAD that may be stored leaves the GET's answer, if it is still that one
-	if head && resp.StatusCode == http.StatusOK && legible(resp.Header) {
-		says, _ := parseControl(resp.Header["Cache-Control"])
-		confirmed = !says.noStore
-	}
+	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
+	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
-		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) {
+		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
 		c.epoch(x.key).Add(1)
 		c.store.Delete(e)
+	}
+}
+
+// revoke removes what a 304 or 206 no longer lets be served. Both speak of the answer that a 200 would have been, but to a caller
+// who has a copy: nothing is merged here.
+func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
+	if c.store.Len() == 0 {
+		return
+	}
+	wall := time.Now()
+	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
+			c.epoch(x.key).Add(1)
+			c.store.Delete(e)
+		}
 	}
 }
 

@@ -225,6 +225,12 @@ func TestAnAnswerWithAKeyThatIsNotCanonicalIsNotStored(t *testing.T) {
 		if c.store.Len() != 0 {
 			t.Errorf("%q: HEAD has left the entry", test.name)
 		}
+		c.do(get(), answer(200, "hello"), minutes)
+		resp.StatusCode = 304
+		c.do(get("If-None-Match", "x"), resp, minutes)
+		if c.store.Len() != 0 {
+			t.Errorf("%q: 304 has left the entry", test.name)
+		}
 	}
 }
 
@@ -319,6 +325,81 @@ func TestANewerAnswerRemovesTheEntry(t *testing.T) {
 			t.Errorf("%d %v: served afterwards: %t", test.status, test.fields, ok)
 		}
 	}
+}
+
+// A caller with a copy of its own was told no-store, and the next outage brought out the stored one.
+func TestAnAnswerThatConfirmsTheEntryMayRevokeIt(t *testing.T) {
+	for _, test := range []struct {
+		stored, says string
+		gone         bool
+	}{
+		{"max-age=60", "no-store", true},
+		{"max-age=60", "no-cache, max-age=60", true},
+		{"max-age=60", "must-revalidate, max-age=60", true},
+		{"max-age=60", `no-cache="X-Secret"`, true},
+		{"max-age=60", `no-cache="Set-Cookie", max-age=60`, false},
+		{"max-age=60", "stale-if-error=0", true},
+		{"max-age=60, stale-if-error=60", "stale-if-error=30", true},
+		{"max-age=60, stale-if-error=60", "max-age=60, stale-if-error=60", false},
+		{"max-age=60", "stale-if-error=60", false},
+		{"max-age=60", "max-age=10", true},
+		{"max-age=60", "max-age=49", false}, // 60, less the 10 seconds since then and one for rounding
+		{"max-age=60", "max-age=60", false},
+		{"max-age=60", "public", false},
+		{"max-age=60, must-revalidate", "max-age=60, must-revalidate", false},
+		{"max-age=60, must-understand, no-store", "max-age=60, must-understand, no-store", false},
+	} {
+		for _, status := range []int{304, 206, 200} {
+			synctest.Test(t, func(t *testing.T) {
+				c := newClient(t)
+				before := get()
+				late := c.Begin(before)
+				c.do(get(), answer(200, "hello", "Etag", `"v1"`, "X-Secret", "x", "Cache-Control", test.stored), minutes)
+				c.do(get("Authorization", "x"), answer(200, "private", "Cache-Control", test.stored), minutes)
+				time.Sleep(10 * time.Second)
+				req := get("If-None-Match", `"v1"`)
+				if status == 200 {
+					req.Method = "HEAD"
+				}
+				c.do(req, answer(status, "", "Etag", `"v1"`, "Cache-Control", test.says), minutes)
+				if _, ok := c.fail(get(), failed, minutes); ok == test.gone {
+					t.Errorf("%s, then %d %s: served %t", test.stored, status, test.says, ok)
+				}
+				c.serves(t, "private", get("Authorization", "x"), minutes)
+				resp := answer(200, "from before")
+				c.read(c.Received(&late, before, resp, minutes), resp)
+				if test.gone {
+					c.servesNothing(t, get(), minutes)
+				}
+			})
+		}
+	}
+}
+
+func TestAnOldConfirmationRevokesNothingNewer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t)
+		slow := get("If-None-Match", `"v1"`)
+		x := c.Begin(slow)
+		time.Sleep(time.Second)
+		c.do(get(), answer(200, "newer"), minutes)
+		c.Received(&x, slow, answer(304, "", "Cache-Control", "no-store"), minutes)
+		c.serves(t, "newer", get(), minutes)
+	})
+}
+
+func TestTheSameExpiresRevokesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(t)
+		time.Sleep(1500 * time.Millisecond)
+		expires := time.Now().Add(time.Minute).UTC().Format(http.TimeFormat)
+		c.do(get(), answer(200, "hello", "Expires", expires, "Date", time.Now().UTC().Format(http.TimeFormat)), minutes)
+		time.Sleep(5700 * time.Millisecond)
+		c.do(get("If-None-Match", "x"), answer(304, "", "Expires", expires), minutes)
+		c.serves(t, "hello", get(), minutes)
+		c.do(get("If-None-Match", "x"), answer(304, "", "Expires", "0"), minutes)
+		c.servesNothing(t, get(), minutes)
+	})
 }
 
 func TestANewerAnswerRemovesNothingOfOthers(t *testing.T) {

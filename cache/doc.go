@@ -49,9 +49,9 @@
 //
 // # When it ends
 //
-// A newer answer below 500 removes what it would have replaced, a successful write removes the URI for
-// everyone (RFC 9111 section 4.4), must-revalidate ends with the lifetime, and [Window.StaleLimit] ends
-// everything.
+// A newer answer below 500 removes what it would have replaced, and a 304, a 206 or a HEAD what it no longer
+// allows. A successful write removes the URI for everyone (RFC 9111 section 4.4), must-revalidate ends with the
+// lifetime, and [Window.StaleLimit] ends everything.
 //
 // # Where to look
 //

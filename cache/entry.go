@@ -124,6 +124,26 @@ func (e *Entry) contradicts(resp *http.Response) bool {
 	return !e.uncompressed && (differs("Etag") || resp.ContentLength > 0 && resp.ContentLength != int64(len(e.body)))
 }
 
+// revokedBy reports whether a later answer that confirms e grants less than e has: that it be stored, each of its fields, its use once
+// stale, what is left of its lifetime. What the later one does not mention stays as it is (RFC 9111 section 3.2).
+func (e *Entry) revokedBy(resp *http.Response, wall time.Time) bool {
+	if !legible(resp.Header) {
+		return true
+	}
+	was := e.control
+	says, omit := parseControl(resp.Header["Cache-Control"])
+	left, timed := lifetime(resp.Header, says, wall)
+	switch {
+	case says.noCache, says.noStore && !says.mustUnderstand, says.mustRevalidate && !was.mustRevalidate:
+		return true
+	case says.staleIfError != absent && says.staleIfError < was.staleIfError, says.staleIfError == 0 && was.staleIfError == absent:
+		return true
+	case timed && left < e.ttlAt(wall.Sub(e.owner.start))-time.Second: // dates are in whole seconds
+		return true
+	}
+	return slices.ContainsFunc(e.header, func(f field) bool { return unstored(f.name, omit) })
+}
+
 // outdates reports whether the copy that the caller of a conditional request holds may be newer than e.
 func (e *Entry) outdates(req *http.Request) bool {
 	if tags := req.Header["If-None-Match"]; len(tags) > 0 {

@@ -20,7 +20,7 @@ import (
 type Store interface {
 	// Lookup returns the variants stored for one URI and partition, nil when there are none. The slice and its entries are shared:
 	// nobody changes them, not the Store either after it has returned them. It is called for every answer that may be stored
-	// or that ends an older one, for every failure, and for requests that say only-if-cached.
+	// or may end an older one, for every failure, and for requests that say only-if-cached.
 	Lookup(k Key, p Partition) []*Entry
 
 	// Put adds e to its URI and partition as [Entry.Join] says, making room first, and reports whether it did. It is called
