@@ -610,6 +610,8 @@ func TestHostByItsNameIsEveryPortAndScheme(t *testing.T) {
 
 			tr.Host("a.test:8080").Reset() // less than was forced
 			tr.Host("https://a.test").Reset()
+			tr.Host("a.test:7777").Reset() // which was never called
+			call("https://a.test:7777", false)
 			call("http://a.test", true)
 			call("https://a.test", false)
 			call("http://a.test:8080", false)
