@@ -66,6 +66,8 @@ func identifying(name string) bool {
 		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding",
 		"Content-Length", "Content-Type", "Date", "Expect", "Max-Forwards", "Priority", "Purpose", "Sec-Purpose", "Via":
 		return false
+	case "X-Request-Id", "X-Correlation-Id", "X-Amzn-Trace-Id", "Uber-Trace-Id": // end like those below, and are too common to compare
+		return false
 	case baggage: // by its members: see ofTrace
 		return false
 	case "X-Forwarded-For", "X-Real-Ip", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", // a proxy's, other for each of its clients

@@ -136,6 +136,7 @@ func canonical(name string) bool {
 	for i := 0; i < len(name); i++ {
 		c := name[i]
 		switch {
+		case c == '-': // a token byte, and much the commonest
 		case 'a' <= c && c <= 'z':
 			if start {
 				return false
