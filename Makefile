@@ -38,7 +38,7 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 
 .PHONY: cover
 cover: ## statement coverage of policy, cache and transport
-	$(GO) test -count=1 -coverpkg=./policy,./cache,./transport -coverprofile=cover.out ./policy ./cache ./transport
+	$(GO) test -count=1 -coverpkg=./policy,./cache,./transport -coverprofile=cover.out ./policy ./cache ./transport/...
 	@./testdata/cover.sh cover.out
 
 .PHONY: bench

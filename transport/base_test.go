@@ -63,6 +63,7 @@ func TestPoolIsUsedAgain(t *testing.T) {
 }
 
 func TestPoolIsSizedFromTheBulkhead(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Delay: time.Second, Body: "x"})
@@ -163,6 +164,7 @@ func TestPoolOfAProbeIsFreshAndOneTripRetiresTheOld(t *testing.T) {
 }
 
 func TestPoolOfAShadowedBreakerIsNotRetired(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Status: http.StatusInternalServerError, Body: "no"})
@@ -178,6 +180,7 @@ func TestPoolOfAShadowedBreakerIsNotRetired(t *testing.T) {
 }
 
 func TestPoolOfASlowHostThatIsHeardFromIsKept(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
 		origin.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
@@ -204,6 +207,7 @@ func TestPoolOfASlowHostThatIsHeardFromIsKept(t *testing.T) {
 }
 
 func TestPoolThatIsRetiredFinishesItsStreams(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
 		origin.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
@@ -371,6 +375,7 @@ func TestPoolsOfStacksThatAreClosedLeaveNothing(t *testing.T) {
 }
 
 func TestPoolIsNotHurtByAnotherHostsFailures(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		dead := transporttest.NewNet(t, nil)
@@ -421,6 +426,7 @@ func TestPoolSurvivesTheCancellationOfAFinishedRequest(t *testing.T) {
 // TestPoolSurvivesItsIdleTimeout: calls come when the connection is about to be
 // closed for being idle.
 func TestPoolSurvivesItsIdleTimeout(t *testing.T) {
+	t.Parallel()
 	for name, opts := range kinds {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -464,6 +470,7 @@ func TestPoolIsNotStuckByCancelledCalls(t *testing.T) {
 }
 
 func TestTimeoutEndsADialWithItsAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.OnDial(transporttest.BlackHole)
@@ -559,6 +566,7 @@ func TestTimeoutSparesADialThatAnotherCallMayUse(t *testing.T) {
 // TestTimeoutOfASecondConnectionIsConnects: net/http asks again when the pooled
 // connection turns out to be dead.
 func TestTimeoutOfASecondConnectionIsConnects(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		tr := under(t, transport.Config{Base: origin.Base(), Default: policy.Policy{Timeout: policy.Timeout{Connect: time.Second, Attempt: time.Minute}}})
@@ -617,6 +625,7 @@ func TestPoolPingsIdleHTTP2Connections(t *testing.T) {
 // TestPoolFindsADeadHTTP2Connection: nobody calls while the connection dies, and
 // the pings find it.
 func TestPoolFindsADeadHTTP2Connection(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
 		tr := under(t, transport.Config{Base: origin.Base(), Default: pooling()})
@@ -715,6 +724,7 @@ func TestPoolKeepsTheSettingsOfItsBase(t *testing.T) {
 
 // TestTimeoutEndsACustomTLSDial: a dialer of the caller's own is bounded too.
 func TestTimeoutEndsACustomTLSDial(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var going atomic.Int32
 		base := &http.Transport{DialTLSContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -788,6 +798,7 @@ func TestPoolOfTheZeroConfigSpeaksHTTP2(t *testing.T) {
 }
 
 func TestPoolSpeaksUnencryptedHTTP2(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.H2C())
 		tr := under(t, transport.Config{Base: origin.Base()})
@@ -799,6 +810,7 @@ func TestPoolSpeaksUnencryptedHTTP2(t *testing.T) {
 }
 
 func TestPoolGoesThroughAProxy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS())
 		dial := origin.Base().DialContext
@@ -850,7 +862,7 @@ func TestPoolLeavesNothingAfterAThousandCalls(t *testing.T) {
 		origin := transporttest.NewOrigin(t, opts...)
 		n := atomic.Int32{}
 		origin.ScriptFunc(func(transporttest.Hit) transporttest.Step {
-			switch n.Add(1) % 200 {
+			switch n.Add(1) % 300 {
 			case 1:
 				return transporttest.Step{Fault: transporttest.Hang}
 			case 2:

@@ -409,6 +409,7 @@ func TestBodyIdleClosesTheConnection(t *testing.T) {
 // A reader that takes its time, but reads on, is not careless; nor is one that
 // waits for a slow peer.
 func TestBodyIdleSparesWhoReadsOn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute}}
 		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
@@ -434,6 +435,7 @@ func TestBodyIdleSparesWhoReadsOn(t *testing.T) {
 
 // Cleanups run outside of bubbles, whose timers and channels they must not touch.
 func TestBodyForgottenInABubbleIsFoundByBodyIdle(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
@@ -554,6 +556,7 @@ func TestBodyBringsItsTrailers(t *testing.T) {
 // What a caller does to a response is the caller's: neither the store nor the
 // breaker sees it, at whatever time it is done.
 func TestBodyHeadersAreTheCallersToChange(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var seen []string
 		p := policy.Service()
@@ -680,6 +683,7 @@ func TestBodyOfABaseThatIgnoresContextsIsClosed(t *testing.T) {
 // A caller who closes a body after one of its limits has fired, and before the
 // read that it ends has returned, does not make a success of it.
 func TestBodyClosedAfterALimitIsAFailure(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {

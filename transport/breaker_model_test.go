@@ -116,6 +116,7 @@ func (p breakerPlan) answer(req *http.Request) (*http.Response, error) {
 // Random calls, each with a life of its own, against what a naive reader of the
 // design would count.
 func TestBreakerCountsAgreeWithANaiveModel(t *testing.T) {
+	t.Parallel()
 	const (
 		window, slowCall, attempt = 10 * time.Second, 2 * time.Second, 3 * time.Second
 		calls                     = 300
@@ -329,6 +330,7 @@ func (m *breakerMachine) force(to transport.State) {
 
 // Random calls that overlap, waits, and hands on the switch.
 func TestBreakerStatesAgreeWithANaiveModel(t *testing.T) {
+	t.Parallel()
 	seen := map[[2]transport.State]int{}
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {

@@ -302,6 +302,7 @@ func TestProbeIsJudgedAtTheEndOfItsLease(t *testing.T) {
 // The lease of a probe whose body hangs ends at the same moment as its Attempt,
 // when its headers were prompt; that is no reason to take it for a success.
 func TestProbeThatHitsItsLimitWithItsLeaseHasFailed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1})
 		p.Timeout.Attempt = 3 * time.Second
@@ -319,6 +320,7 @@ func TestProbeThatHitsItsLimitWithItsLeaseHasFailed(t *testing.T) {
 
 // A base that does not heed its context must not keep a breaker half-open either.
 func TestProbeOnADeafBaseFailsAtItsLimit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1})
 		p.Timeout.Attempt = 3 * time.Second
@@ -411,6 +413,7 @@ func TestProbeWithoutAnyLimitGivesItsSlotBack(t *testing.T) {
 // While the peer is waited for and a limit bounds that, the probe has not come to
 // nothing: there must not be another each time a lease is over.
 func TestProbeKeepsItsSlotWhileALimitBoundsItsWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1, OpenFor: time.Hour})
 		p.Timeout.Read = 35 * time.Second
@@ -434,6 +437,7 @@ func TestProbeKeepsItsSlotWhileALimitBoundsItsWait(t *testing.T) {
 
 // A stream's verdict is settled at its headers, so that it holds no slot.
 func TestProbeThatIsAStreamIsJudgedAtItsHeaders(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))
 		d.halfOpen()
@@ -458,6 +462,7 @@ func TestProbeThatIsAStreamIsJudgedAtItsHeaders(t *testing.T) {
 // A retry after a probe that failed is refused, and the probe's own answer is
 // what its caller gets.
 func TestProbeThatFailsIsNotRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Default()
 		p.Breaker = policy.Breaker{ConsecutiveFailures: 3, HalfOpenProbes: 1}

@@ -16,6 +16,7 @@ import (
 )
 
 func TestBreakerWaitsWithJitter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, OpenFor: 10 * time.Second}))
 		seen := map[time.Duration]bool{}
@@ -40,6 +41,7 @@ func TestBreakerWaitsWithJitter(t *testing.T) {
 }
 
 func TestBreakerWaitDoublesWithEachReopenUpToItsCap(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, OpenFor: 10 * time.Second, OpenForMax: 60 * time.Second, HalfOpenProbes: 1}))
 		want := func(wait time.Duration) {
@@ -62,6 +64,7 @@ func TestBreakerWaitDoublesWithEachReopenUpToItsCap(t *testing.T) {
 }
 
 func TestBreakerWaitDoesNotDoubleWithoutACap(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, OpenFor: 10 * time.Second}))
 		for range 5 {
@@ -98,6 +101,7 @@ func TestBreakerRespectsRetryAfterUpToItsCap(t *testing.T) {
 }
 
 func TestBreakerRefusalSaysWhy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailureRate: 0.5, MinCalls: 4, OpenFor: 10 * time.Second}))
 		time.Sleep(time.Minute)
@@ -148,6 +152,7 @@ func TestBreakerThatCouldNeverOpenIsRefused(t *testing.T) {
 }
 
 func TestBreakerRefusalClosesTheRequestBody(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1}))
 		d.tr.Host("dep.test").ForceOpen()
@@ -170,6 +175,7 @@ func (c breakerCloser) Close() error { *c.closed++; return nil }
 // A dashboard must not show a breaker as open when the next call would be let
 // through; and looking must change nothing.
 func TestBreakerSnapshotTellsWhatTheNextCallWouldFind(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1}))
 		d.gets("f", 0)
@@ -194,6 +200,7 @@ func TestBreakerSnapshotTellsWhatTheNextCallWouldFind(t *testing.T) {
 }
 
 func TestBreakerIgnoresLateResultsOfEarlierStates(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 3, HalfOpenProbes: 2}))
 		release := map[int]chan struct{}{500: make(chan struct{}), 200: make(chan struct{}), 503: make(chan struct{})}
@@ -236,6 +243,7 @@ func TestBreakerIgnoresLateResultsOfEarlierStates(t *testing.T) {
 }
 
 func TestBreakerTripsAtTheSameCallInEachCycle(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 3, HalfOpenProbes: 1}))
 		for cycle := range 10 {
@@ -264,6 +272,7 @@ func TestBreakerTripsAtTheSameCallInEachCycle(t *testing.T) {
 }
 
 func TestBreakerIsOneForAllSpellingsOfAHost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 5}))
 		d.does(breakerStatus(503))
@@ -330,6 +339,7 @@ func TestBreakerIsControlledByHand(t *testing.T) {
 }
 
 func TestBreakerResetEndsAnOpenStateAndForgetsItsEvidence(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 3, ConsecutiveFailures: 3}))
 		d.gets("fff", 0)
@@ -344,6 +354,7 @@ func TestBreakerResetEndsAnOpenStateAndForgetsItsEvidence(t *testing.T) {
 
 // Reset of a breaker that is closed moves nothing, and still forgets.
 func TestBreakerResetOfAClosedOneForgetsItsEvidence(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 3, ConsecutiveFailures: 3}))
 		d.does(breakerAfter(time.Second, breakerStatus(503)))

@@ -149,6 +149,7 @@ type breakerFaultyReader struct{}
 func (breakerFaultyReader) Read([]byte) (int, error) { return 0, errors.New("the disk is gone") }
 
 func TestBreakerIgnoresCallersWhoLeave(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, policy.Default())
 		d.does(breakerHang)
@@ -173,6 +174,7 @@ func TestBreakerIgnoresCallersWhoLeave(t *testing.T) {
 }
 
 func TestBreakerCountsA5xxAtItsHeaders(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 2}))
 		d.does(breakerStatus(500))
@@ -253,6 +255,7 @@ func TestBreakerClassifyOverrulesAndIsAskedOnceItHasSaidFailure(t *testing.T) {
 
 // An observer must be told the verdict that was counted.
 func TestBreakerTellsTheVerdictThatItCounted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		first := true
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{FailuresInWindow: 10, Classify: func(*http.Response, error) policy.Verdict {

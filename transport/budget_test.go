@@ -37,6 +37,7 @@ func budgetDrain(t *testing.T, tr *transport.Transport, base *transporttest.Base
 }
 
 func TestBudgetDrainedReturnsTheLastAnswerAtOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, rec := transporttest.NewBase(), &transporttest.Recorder{}
 		tr := retryTransport(t, base, budgetPolicy(), rec)
@@ -67,6 +68,7 @@ func TestBudgetDrainedReturnsTheLastAnswerAtOnce(t *testing.T) {
 }
 
 func TestBudgetIsRefilledBySuccesses(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		tr := retryTransport(t, base, budgetPolicy(), nil)
@@ -112,6 +114,7 @@ func TestBudgetIsNotRefilledByFailures(t *testing.T) {
 }
 
 func TestBudgetIsRefilledByTime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		p := budgetPolicy()
@@ -136,6 +139,7 @@ func TestBudgetIsRefilledByTime(t *testing.T) {
 }
 
 func TestBudgetIsPerHost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		tr := retryTransport(t, base, budgetPolicy(), nil)
@@ -247,6 +251,7 @@ func TestBudgetGivesBackTheTokenOfARetryThatWasNotSent(t *testing.T) {
 }
 
 func TestBudgetCountsRetriesThatWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503})
 		tr := retryTransport(t, base, budgetPolicy(), nil)

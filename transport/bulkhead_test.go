@@ -123,6 +123,7 @@ func bulkheadWhole(t *testing.T, tr *transport.Transport, url string, n int) {
 }
 
 func TestBulkheadRefusesAtOnceWhenFull(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var rec transporttest.Recorder
 		var hits atomic.Int64
@@ -167,6 +168,7 @@ func TestBulkheadRefusesAtOnceWhenFull(t *testing.T) {
 }
 
 func TestBulkheadServesWaitersInOrder(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, time.Minute), Base: bulkheadBase(bulkheadHello)})
 		first := bulkheadGet(t, tr, "http://x.test/")
@@ -197,6 +199,7 @@ func TestBulkheadServesWaitersInOrder(t *testing.T) {
 }
 
 func TestBulkheadWaitEndsAtMaxWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var rec transporttest.Recorder
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 3*time.Second), Base: bulkheadBase(bulkheadHello), Observer: &rec})
@@ -306,6 +309,7 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 }
 
 func TestBulkheadAdmitsNobodyWhoHasGone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var hits atomic.Int64
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, time.Minute), Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
@@ -341,6 +345,7 @@ func TestBulkheadAdmitsNobodyWhoHasGone(t *testing.T) {
 }
 
 func TestBulkheadIsWholeAfterQueueTimeouts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(8, time.Second), Base: bulkheadBase(bulkheadHello)})
 		for range 5 {
@@ -613,6 +618,7 @@ func TestBulkheadStreamsKeepTheirPermit(t *testing.T) {
 }
 
 func TestBulkheadOfTheProcessBoundsAllHosts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(2, 0), MaxConcurrent: 3, Base: bulkheadBase(bulkheadHello)})
 		a1, a2 := bulkheadGet(t, tr, "http://a.test/"), bulkheadGet(t, tr, "http://a.test/")
@@ -634,6 +640,7 @@ func TestBulkheadOfTheProcessBoundsAllHosts(t *testing.T) {
 }
 
 func TestBulkheadOfTheProcessWorksWithoutOneOfTheHost(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Timeout: policy.Timeout{Total: time.Hour}}
 		tr := bulkheadNew(t, transport.Config{Default: p, MaxConcurrent: 3, Base: bulkheadBase(bulkheadHello)})
@@ -642,6 +649,7 @@ func TestBulkheadOfTheProcessWorksWithoutOneOfTheHost(t *testing.T) {
 }
 
 func TestBulkheadMaxWaitBoundsBothWaitsTogether(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 10*time.Second), MaxConcurrent: 2, Base: bulkheadBase(bulkheadHello),
 			Hosts: map[string]policy.Policy{"c.test": bulkheadOnly(1, time.Hour)}})
@@ -705,6 +713,7 @@ func TestBulkheadShadowReportsAndLetsThrough(t *testing.T) {
 }
 
 func TestBulkheadShadowDoesNotLiftTheBoundOfTheProcess(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var rec transporttest.Recorder
 		p := bulkheadOnly(1, 0)
@@ -724,6 +733,7 @@ func TestBulkheadShadowDoesNotLiftTheBoundOfTheProcess(t *testing.T) {
 }
 
 func TestBulkheadIsNotHeldWhileARetryWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := bulkheadOnly(1, 0)
 		p.Retry = policy.Retry{MaxAttempts: 2, Base: time.Second, Max: time.Second, Statuses: []int{503}}
@@ -752,6 +762,7 @@ func TestBulkheadIsNotHeldWhileARetryWaits(t *testing.T) {
 }
 
 func TestBulkheadWaitOfAgRPCCallIsNotBoundByTotal(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := bulkheadOnly(1, time.Minute)
 		p.Timeout.Total = time.Second
@@ -790,6 +801,7 @@ func TestBulkheadOfNoneIsOffAndANegativeOneIsRefused(t *testing.T) {
 // Callers leave at any moment: in the queue, before the headers, in the body, and
 // at the very instant when the next thing happens.
 func TestBulkheadGaugeIsZeroAfterTenThousandCancellations(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		p.Bulkhead = policy.Bulkhead{MaxConcurrent: 20, MaxWait: 30 * time.Millisecond, BodyIdle: 20 * time.Millisecond}

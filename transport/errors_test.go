@@ -175,6 +175,7 @@ func TestErrorsOfEveryLayerAreFoundThroughAClient(t *testing.T) {
 }
 
 func TestErrorOfAnOpenBreakerSaysWhyAndWhenToComeBack(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503})
 		p := policy.Policy{Breaker: policy.Breaker{Window: time.Minute, MinCalls: 4, FailureRate: 0.5, OpenFor: 10 * time.Second, HalfOpenProbes: 1}}
@@ -220,6 +221,7 @@ func TestErrorOfOneAttemptIsTheBasesOwn(t *testing.T) {
 }
 
 func TestErrorOfSeveralAttemptsCountsThemAndKeepsItsCause(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Err: errFallbackDial})
 		tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet()}))
@@ -237,6 +239,7 @@ func TestErrorOfSeveralAttemptsCountsThemAndKeepsItsCause(t *testing.T) {
 }
 
 func TestErrorsOfCallersAreTheirOwn(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang}), Logger: quiet()}))
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -265,6 +268,7 @@ func TestErrorsOfCallersAreTheirOwn(t *testing.T) {
 var errorSecrets = []string{"S3CRET-userinfo", "S3CRET-query", "S3CRET-token", "S3CRET-cookie", "S3CRET-answer", "S3CRET-path"}
 
 func TestErrorsEventsLogsAndSnapshotsHoldNoSecrets(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		p.Breaker.ConsecutiveFailures = 20

@@ -100,6 +100,7 @@ func TestBreakerStaysClosedBelowEachThreshold(t *testing.T) {
 
 // A slow trickle is an outage too: a row of failures has no window.
 func TestBreakerCountsARowOfFailuresHoweverFarApart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{Window: 10 * time.Second, ConsecutiveFailures: 5}))
 		for range 4 {
@@ -113,6 +114,7 @@ func TestBreakerCountsARowOfFailuresHoweverFarApart(t *testing.T) {
 }
 
 func TestBreakerForgetsWhatHasLeftTheWindow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{Window: 10 * time.Second, FailuresInWindow: 3}))
 		d.gets("f", 0)
@@ -133,6 +135,7 @@ func TestBreakerForgetsWhatHasLeftTheWindow(t *testing.T) {
 // The trip point must not depend on how long the process has been up, nor on
 // where the edge of a window falls.
 func TestBreakerFindsAnOutageBehindTenThousandGoodCalls(t *testing.T) {
+	t.Parallel()
 	for _, b := range []policy.Breaker{policy.Default().Breaker, func() policy.Breaker {
 		b := policy.Default().Breaker
 		b.WindowCalls = 1000
@@ -158,6 +161,7 @@ func TestBreakerFindsAnOutageBehindTenThousandGoodCalls(t *testing.T) {
 }
 
 func TestBreakerStaysClosedWhenFewFailuresLieAcrossAnEdge(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{Window: 10 * time.Second, MinCalls: 20, FailureRate: 0.1}))
 		for i := range 3000 { // 9 in a hundred, over three windows
@@ -177,6 +181,7 @@ func TestBreakerStaysClosedWhenFewFailuresLieAcrossAnEdge(t *testing.T) {
 
 // The promise: SlowCall plus the time that MinCalls need to arrive.
 func TestBreakerOpensOnAHangAfterSlowCallWhateverTheHistory(t *testing.T) {
+	t.Parallel()
 	const minCalls = 20
 	hangs := map[string]breakerAnswer{
 		"no headers":     breakerHang,
@@ -240,6 +245,7 @@ func breakerHangs(t *testing.T, hang breakerAnswer, offset, slowCall, every time
 // Little's law: no more than the bulkhead's permits are ever out, and they are
 // out once.
 func TestBreakerAndBulkheadHoldAHangToItsPermits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		p.Retry = policy.Retry{}
@@ -306,6 +312,7 @@ func TestBreakerTakesACallersDeadlineForSlowFromSlowCallOn(t *testing.T) {
 }
 
 func TestBreakerCountsSlowTheMomentACallIsSlowAndOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := breakerPolicy(policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 1, MinCalls: 100})
 		p.Timeout.Attempt = 3 * time.Second
@@ -333,6 +340,7 @@ func TestBreakerCountsSlowTheMomentACallIsSlowAndOnce(t *testing.T) {
 }
 
 func TestBreakerSlowIsTheHostsTimeNotTheCallers(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 1, MinCalls: 100}))
 		d.does(breakerBody(200, 1900*time.Millisecond, io.EOF))
@@ -356,6 +364,7 @@ func TestBreakerSlowIsTheHostsTimeNotTheCallers(t *testing.T) {
 // A long download that was given its headers in another window and stalls in this
 // one is one slow call of one, not of none.
 func TestBreakerCountsALateSlowCallInItsDenominatorToo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{Window: 10 * time.Second, SlowCall: 2 * time.Second, SlowRate: 1, MinCalls: 100}))
 		d.does(breakerBody(200, time.Hour, io.EOF))
@@ -420,6 +429,7 @@ func breakerGoesBlind(t *testing.T, windowCalls int) {
 }
 
 func TestBreakerIsNotBlindToCallersWhoCancelOrWaitLongEnough(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 1, MinCalls: 10, FailuresInWindow: 100}))
 		d.does(breakerHang)

@@ -199,6 +199,7 @@ func TestFallbackServesTheStoredAnswerInPlaceOfEveryFailure(t *testing.T) {
 }
 
 func TestFallbackServesTheStoredAnswerWhenAllRetriesHaveFailed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := tenMinutes()
 		p.Retry = policy.Retry{MaxAttempts: 3, Base: time.Second, Max: time.Second}
@@ -502,6 +503,7 @@ func TestFallbackKeepsNothingWhereTheCacheIsOff(t *testing.T) {
 }
 
 func TestFallbackTellsWhyThroughAClientWithATimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newFallbackRig(t, tenMinutes())
 		r.fill("/", good("old"))
@@ -642,6 +644,7 @@ func TestFallbackTellsTheDegradedAnswerItsCause(t *testing.T) {
 }
 
 func TestFallbackFailsFastWithARetryAfter(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Breaker:  policy.Breaker{ConsecutiveFailures: 1, OpenFor: 20 * time.Second},
@@ -667,6 +670,7 @@ func TestFallbackFailsFastWithARetryAfter(t *testing.T) {
 }
 
 func TestFallbackReadsAShortFailureToItsEndAndClosesALongOne(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
 			name  string
@@ -1017,6 +1021,7 @@ func TestFallbackForgetsWhatTheOriginHasTakenBack(t *testing.T) {
 }
 
 func TestFallbackDoesNotStoreAnAnswerOlderThanAWrite(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newFallbackRig(t, tenMinutes())
 		r.base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {

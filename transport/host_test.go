@@ -207,6 +207,7 @@ func TestHostsInUseKeepTheirState(t *testing.T) {
 }
 
 func TestHostsThatMatterAreNeverDropped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
@@ -263,6 +264,7 @@ func TestHostsThatMatterAreNeverDropped(t *testing.T) {
 }
 
 func TestHostsBeyondTheBoundShareABulkheadAndNoBreaker(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Body: "held"})
 		logs := &transporttest.Logs{}
@@ -548,6 +550,7 @@ func TestHostOfACallIsThatOfItsURLWhateverItsHostField(t *testing.T) {
 }
 
 func TestHostsGetNoCredentialsThatWereMeantForAnother(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		failed := map[string]bool{}

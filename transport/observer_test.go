@@ -241,6 +241,7 @@ func (o observerFuncs) Observe(ctx context.Context, e transport.Event) {
 }
 
 func TestObserverSetsTheContextOfAllThatFollows(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		var mu sync.Mutex
@@ -284,6 +285,7 @@ func TestObserverSetsTheContextOfAllThatFollows(t *testing.T) {
 }
 
 func TestObserverSetsHeadersOfOneAttemptAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503}, transporttest.Step{})
 		tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet(), Observer: observerFuncs{
@@ -316,6 +318,7 @@ func TestObserverSetsHeadersOfOneAttemptAlone(t *testing.T) {
 }
 
 func TestObserversAndLoggersThatPanicAreSurvived(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		p := policy.Service()
@@ -357,6 +360,7 @@ func TestObserversAndLoggersThatPanicAreSurvived(t *testing.T) {
 }
 
 func TestLoggersThatPanicOverABlindBreakerAreSurvived(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &transporttest.Recorder{}
 		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang}),
@@ -379,6 +383,7 @@ func (observerPanickingLog) Enabled(context.Context, slog.Level) bool  { return 
 func (observerPanickingLog) Handle(context.Context, slog.Record) error { panic("log") }
 
 func TestObserverMayCallAnyPublicMethod(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tr *transport.Transport
 		inside, used := 0, map[string]int{}
@@ -417,6 +422,7 @@ func TestObserverMayCallAnyPublicMethod(t *testing.T) {
 }
 
 func TestObserverIsToldWhatEachLayerDid(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout:  policy.Timeout{Read: time.Second},
@@ -479,6 +485,7 @@ func TestObserverIsToldWhatEachLayerDid(t *testing.T) {
 }
 
 func TestLogTellsTransitionsWithTheirEvidence(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		logs := &transporttest.Logs{}
 		base := transporttest.NewBase(transporttest.Step{Status: 503})

@@ -18,6 +18,7 @@ import (
 // 1, the total deadline, is outside of all others.
 
 func TestOrderTotalBoundsAttemptsAndTheWaitsBetweenThem(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout: policy.Timeout{Attempt: 2 * time.Second, Total: 5 * time.Second},
@@ -33,6 +34,7 @@ func TestOrderTotalBoundsAttemptsAndTheWaitsBetweenThem(t *testing.T) {
 }
 
 func TestOrderTotalBoundsTheWaitForAPermit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout:  policy.Timeout{Total: 2 * time.Second},
@@ -50,6 +52,7 @@ func TestOrderTotalBoundsTheWaitForAPermit(t *testing.T) {
 }
 
 func TestOrderTotalTakesIntoAccountWhatIsServedInItsPlace(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := tenMinutes()
 		p.Timeout.Total = time.Second
@@ -68,6 +71,7 @@ func TestOrderTotalTakesIntoAccountWhatIsServedInItsPlace(t *testing.T) {
 // 2, the fallback, is outside of retry: it sees the final verdict only.
 
 func TestOrderFallbackIsAskedOnceAllRetriesAreOver(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := tenMinutes()
 		p.Retry = policy.Retry{MaxAttempts: 3, Base: time.Second, Max: time.Second}
@@ -89,6 +93,7 @@ func TestOrderFallbackIsAskedOnceAllRetriesAreOver(t *testing.T) {
 // 3, retry, is outside of the breaker.
 
 func TestOrderBreakerSeesEveryAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Retry:   policy.Retry{MaxAttempts: 3, Base: time.Nanosecond, Max: time.Nanosecond},
@@ -105,6 +110,7 @@ func TestOrderBreakerSeesEveryAttempt(t *testing.T) {
 }
 
 func TestOrderARefusalEndsTheRetries(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Retry:   policy.Retry{MaxAttempts: 5, Base: time.Hour, Max: time.Hour},
@@ -127,6 +133,7 @@ func TestOrderARefusalEndsTheRetries(t *testing.T) {
 }
 
 func TestOrderAFullBulkheadIsNotRetried(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Retry:    policy.Retry{MaxAttempts: 5, Base: time.Hour, Max: time.Hour},
@@ -178,6 +185,7 @@ func TestOrderAnOpenBreakerRefusesBeforeAFullBulkhead(t *testing.T) {
 // 5, the bulkhead, is outside of the attempt and its limits.
 
 func TestOrderAWaitForAPermitIsNotPartOfTheAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout:  policy.Timeout{Attempt: 3 * time.Second},
@@ -202,6 +210,7 @@ func TestOrderAWaitForAPermitIsNotPartOfTheAttempt(t *testing.T) {
 }
 
 func TestOrderNoPermitIsHeldBetweenAttempts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Retry:    policy.Retry{MaxAttempts: 2, Base: 10 * time.Second, Max: 10 * time.Second},
@@ -230,6 +239,7 @@ func TestOrderNoPermitIsHeldBetweenAttempts(t *testing.T) {
 // 6, the attempt's limits, are inside of the breaker.
 
 func TestOrderBreakerLearnsOfTimeouts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout: policy.Timeout{Attempt: time.Second},
@@ -248,6 +258,7 @@ func TestOrderBreakerLearnsOfTimeouts(t *testing.T) {
 }
 
 func TestOrderEachAttemptHasItsOwnLimit(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout: policy.Timeout{Attempt: time.Second},
@@ -265,6 +276,7 @@ func TestOrderEachAttemptHasItsOwnLimit(t *testing.T) {
 // All of them together, and none.
 
 func TestOrderOfAllLayersInOneCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout:  policy.Timeout{Attempt: time.Second, Total: time.Minute},
@@ -432,6 +444,7 @@ func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
 }
 
 func TestShadowOfABulkheadLeavesForgottenBodiesOpen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute, Shadow: true}, Timeout: policy.Timeout{Read: time.Second}}
 		r := newFallbackRig(t, p, transporttest.Step{Body: "slowly read"})
@@ -454,6 +467,7 @@ func TestShadowOfABulkheadLeavesForgottenBodiesOpen(t *testing.T) {
 }
 
 func TestShadowOfAllLayersChangesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Service()
 		p.Timeout.Shadow, p.Bulkhead.Shadow, p.Breaker.Shadow, p.Retry.Shadow, p.Fallback.Shadow = true, true, true, true, true

@@ -205,6 +205,7 @@ func TestReplayNeverReadsAhead(t *testing.T) {
 // An attempt that failed half-way: the next one has what was read from the buffer,
 // and the rest from the body.
 func TestReplayGoesOnWhereTheFirstAttemptStopped(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var got []string
 		base := replayBase(func(r *http.Request) (*http.Response, error) {
@@ -327,6 +328,7 @@ func TestReplayDoesNotWaitForARetryThatIsNotMade(t *testing.T) {
 
 // Nobody else's read runs into a body that is still being read.
 func TestReplayIsNeverReadByTwo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		block := make(chan struct{})
 		body := &replayBody{r: replayFunc(func(p []byte) (int, error) {
@@ -433,6 +435,7 @@ func replayEventually(t *testing.T, yes func() bool, what string) {
 
 // An attempt that is discarded does not go on with its upload.
 func TestReplayStopsTheUploadOfADiscardedAttempt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var stopped atomic.Int32
 		n := 0
@@ -702,6 +705,7 @@ func replayLeave(o *transporttest.Origin, req **http.Request) {
 }
 
 func TestReplayReturnsTheLastAnswerWhenGetBodyFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, rec := transporttest.NewBase(transporttest.Step{Status: 503, Body: "sorry"}), &transporttest.Recorder{}
 		tr := retryTransport(t, base, retryPolicy(), rec)

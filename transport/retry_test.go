@@ -101,6 +101,7 @@ func retryOneShot(s string) io.Reader { return io.MultiReader(strings.NewReader(
 
 // A request that may have been carried out is not sent again, however it failed.
 func TestRetryNeverRepeatsAnUnsafeMethod(t *testing.T) {
+	transporttest.CheckLeaks(t)
 	const limit = 100 * time.Millisecond
 	faults := map[string]struct {
 		step  transporttest.Step
@@ -119,7 +120,7 @@ func TestRetryNeverRepeatsAnUnsafeMethod(t *testing.T) {
 		for fault, test := range faults {
 			for _, method := range []string{http.MethodPost, http.MethodPatch, http.MethodConnect} {
 				t.Run(proto+"/"+fault+"/"+method, func(t *testing.T) {
-					transporttest.CheckLeaks(t)
+					t.Parallel()
 					o := transporttest.NewOrigin(t, opts...)
 					p := retrySocketPolicy()
 					p.Timeout.Read = test.limit
@@ -241,6 +242,7 @@ func (c retrySilent) Write(p []byte) (int, error) { return len(p), nil }
 // Any method may be repeated when its request surely never left, and its body, of
 // which there is only one, must not be closed before.
 func TestRetryRepeatsAnyMethodWhoseRequestNeverLeft(t *testing.T) {
+	transporttest.CheckLeaks(t)
 	type dial = func(context.Context, string, string) (net.Conn, error)
 	through := func(d dial, wrap func(net.Conn) net.Conn) dial {
 		return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -289,7 +291,7 @@ func TestRetryRepeatsAnyMethodWhoseRequestNeverLeft(t *testing.T) {
 	for name, failure := range failures {
 		for _, method := range []string{http.MethodPost, http.MethodPatch} {
 			t.Run(name+"/"+method, func(t *testing.T) {
-				transporttest.CheckLeaks(t)
+				t.Parallel()
 				var opts []transporttest.Option
 				if failure.tls {
 					opts = append(opts, transporttest.TLS())
@@ -569,6 +571,7 @@ func TestRetryNeverRepeatsACallItsCallerEnded(t *testing.T) {
 }
 
 func TestRetryNeverOutlivesTheTotalTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang})
 		p := retryPolicy()
@@ -589,6 +592,7 @@ func TestRetryNeverOutlivesTheTotalTimeout(t *testing.T) {
 // The breaker sees every attempt; when one of them trips it, the sequence ends with
 // what the host said.
 func TestRetryEndsWhenItsOwnAttemptTripsTheBreaker(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base, rec := transporttest.NewBase(transporttest.Step{Status: 503, Body: "sorry"}), &transporttest.Recorder{}
 		p := retryPolicy()
@@ -614,6 +618,7 @@ func TestRetryEndsWhenItsOwnAttemptTripsTheBreaker(t *testing.T) {
 }
 
 func TestRetryNeverRepeatsARefusal(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Size: 10, Fault: transporttest.Hang, At: transporttest.HeadersOnly})
 		p := retryPolicy()
@@ -672,6 +677,7 @@ func TestRetryStatuses(t *testing.T) {
 
 // Each wait is uniform in [Base/2, min(Max, Base x 2^n)].
 func TestRetryWaitsWithinItsBounds(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503})
 		p := retryPolicy()
@@ -942,6 +948,7 @@ func TestRetryWaitEndsWithTheCaller(t *testing.T) {
 }
 
 func TestRetryExhaustedReturnsTheLastResponse(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(
 			transporttest.Step{Status: 500, Body: "first"},
@@ -967,6 +974,7 @@ func TestRetryExhaustedReturnsTheLastResponse(t *testing.T) {
 }
 
 func TestRetryExhaustedReturnsTheLastErrorWithItsAttempts(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Err: io.EOF}, transporttest.Step{Status: 503}, transporttest.Step{Fault: transporttest.Reset})
 		p := retryPolicy()
@@ -1209,6 +1217,7 @@ func TestRetryGivesUpAnEndlessAnswer(t *testing.T) {
 // Nothing is held while a retry waits: not the body of the discarded answer, and
 // not the permit of the bulkhead.
 func TestRetryHoldsNothingWhileItWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase()
 		base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
@@ -1446,6 +1455,7 @@ func TestRetryRunsTraceHooksInOrder(t *testing.T) {
 }
 
 func TestRetryShadowOnlyReports(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503, Body: "sorry"})
 		rec := &transporttest.Recorder{}
@@ -1484,6 +1494,7 @@ func TestRetryShadowOnlyReports(t *testing.T) {
 // A retry in shadow mode costs nothing: not even a look whether a body has been
 // let go.
 func TestRetryShadowNeverWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := &replayKeeper{keep: time.Second, err: io.ErrUnexpectedEOF}
 		p := retryPolicy()
@@ -1499,6 +1510,7 @@ func TestRetryShadowNeverWaits(t *testing.T) {
 }
 
 func TestRetryTellsWhatItDoes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503, Body: "x"}, transporttest.Step{Fault: transporttest.Hang}, transporttest.Step{Err: io.EOF})
 		rec := &transporttest.Recorder{}
@@ -1535,6 +1547,7 @@ func TestRetryTellsWhatItDoes(t *testing.T) {
 
 // The time that is spent on discarding an answer is part of Total too.
 func TestRetryTotalBoundsDiscardingToo(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(
 			transporttest.Step{Delay: 870 * time.Millisecond, Status: 503, Size: 1 << 40, Chunk: 1, Pause: 10 * time.Millisecond},
@@ -1562,6 +1575,7 @@ func TestRetryTotalBoundsDiscardingToo(t *testing.T) {
 
 // Bytes extend Total, those of an answer that is about to be discarded too.
 func TestRetryTotalIsExtendedByWhatWasSent(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		slow := transporttest.Step{Delay: 950 * time.Millisecond, Status: 503, Body: "busy"}
 		base := transporttest.NewBase(slow, transporttest.Step{})

@@ -29,6 +29,7 @@ func TestSnapshotIsEmptyBeforeAnyCall(t *testing.T) {
 }
 
 func TestSnapshotCountsWhatHappened(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{
 			Timeout:  policy.Timeout{Read: time.Second},
@@ -90,6 +91,7 @@ func TestSnapshotCountsWhatHappened(t *testing.T) {
 }
 
 func TestSnapshotTellsOfAnOpenBreakerWithoutMovingIt(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		seen := &transporttest.Recorder{}
 		base := transporttest.NewBase(transporttest.Step{Status: 503})
@@ -172,6 +174,7 @@ func TestSnapshotIsNotChangedByWhatHappensLater(t *testing.T) {
 }
 
 func TestSnapshotCountsThoseWhoWait(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Body: "x"})
 		tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet(), Default: policy.Policy{
@@ -237,6 +240,7 @@ func TestSnapshotRacesWithNothing(t *testing.T) {
 }
 
 func TestSnapshotCountsTheRefusalsThatCallersSaw(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Body: "x", Delay: time.Second})
 		seen := &transporttest.Recorder{}

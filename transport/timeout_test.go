@@ -347,6 +347,7 @@ func TestTimeoutOfAnAttemptLeavesTimeForARetry(t *testing.T) {
 }
 
 func TestTimeoutEndsABodyThatDoesNotHeedItsContext(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := rt(func(r *http.Request) (*http.Response, error) {
 			resp := ok(r, "")
@@ -362,6 +363,7 @@ func TestTimeoutEndsABodyThatDoesNotHeedItsContext(t *testing.T) {
 }
 
 func TestTimeoutOfHeadersIsNotResetByEachByte(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Raw: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", Chunk: 1, Pause: 100 * time.Millisecond})
@@ -392,6 +394,7 @@ func TestTimeoutOfHeadersIsNotResetByInterimResponses(t *testing.T) {
 }
 
 func TestTimeoutLetsInterimResponsesPass(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		hint := transporttest.Step{Status: http.StatusEarlyHints, Delay: 100 * time.Millisecond, Header: http.Header{"Link": {"</a.css>"}}}
@@ -576,6 +579,7 @@ func TestTimeoutSparesAHealthyTransfer(t *testing.T) {
 }
 
 func TestTimeoutCutsADrip(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		base := transporttest.NewBase(transporttest.Step{Size: 1000, Chunk: 1, Pause: 100 * time.Millisecond})
@@ -594,6 +598,7 @@ func TestTimeoutCutsADrip(t *testing.T) {
 }
 
 func TestTimeoutCutsAPeerThatTakesItsRequestInDrips(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		tr := under(t, transport.Config{Base: taking(1, 100*time.Millisecond), Default: transfers()})
 		req := put(t, "http://a.test", strings.Repeat("x", 1000))
@@ -605,6 +610,7 @@ func TestTimeoutCutsAPeerThatTakesItsRequestInDrips(t *testing.T) {
 }
 
 func TestTimeoutCountsACallAsSlowWhileItHangs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Timeout: policy.Timeout{Read: 3 * time.Second, Attempt: 3 * time.Second}}
 		p.Breaker = policy.Breaker{SlowCall: 2 * time.Second, SlowRate: 0.5, MinCalls: 2}
@@ -627,6 +633,7 @@ func TestTimeoutCountsACallAsSlowWhileItHangs(t *testing.T) {
 }
 
 func TestTotalBoundsAttemptsAndWaits(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang})
 		p := policy.Policy{Timeout: policy.Timeout{Attempt: 2 * time.Second, Total: 3 * time.Second}}
@@ -719,6 +726,7 @@ func TestTotalOfARedirectedUploadKeepsWhatItsBytesEarnedAndItsPauses(t *testing.
 }
 
 func TestTotalRefusesAHopForWhichNothingIsLeft(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Delay: 3 * time.Second, Status: http.StatusFound,
 			Header: http.Header{"Location": {"http://b.test/"}}})
@@ -741,6 +749,7 @@ func TestTotalRefusesAHopForWhichNothingIsLeft(t *testing.T) {
 }
 
 func TestTotalLeavesTheHopsOfAnotherCallAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Delay: 900 * time.Millisecond})
 		tr := bounded(t, base, policy.Timeout{Total: time.Second})
@@ -794,6 +803,7 @@ func TestTimeoutOfOneCallDiffersFromItsHost(t *testing.T) {
 var errAny = errors.New("any")
 
 func TestTimeoutOfOneCallMayAllowALongerHandshake(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.ServeConn(silent))
 		tr := bounded(t, origin.Base(), policy.Timeout{Connect: time.Second, TLSHandshake: time.Second})
@@ -806,6 +816,7 @@ func TestTimeoutOfOneCallMayAllowALongerHandshake(t *testing.T) {
 }
 
 func TestTimeoutOfOneCallSetsItsSlowCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		p := policy.Policy{Breaker: policy.Breaker{SlowCall: time.Second, SlowRate: 1, MinCalls: 10}}
@@ -823,6 +834,7 @@ func TestTimeoutOfOneCallSetsItsSlowCall(t *testing.T) {
 }
 
 func TestTimeoutInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS())
 		origin.OnDial(transporttest.DialDelay(10 * time.Second))
@@ -901,6 +913,7 @@ func TestTimeoutOfTheCallerIsTheBaselines(t *testing.T) {
 }
 
 func TestTimeoutLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // fails if a goroutine is left in it
 		origin := transporttest.NewNet(t, nil)
 		n := 0

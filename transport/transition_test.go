@@ -18,6 +18,7 @@ import (
 )
 
 func TestBreakerShadowCountsAndTellsAndLetsThrough(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 2, OpenFor: time.Second, HalfOpenProbes: 1, Shadow: true}))
 		d.gets("ff", 0)
@@ -46,6 +47,7 @@ func TestBreakerShadowCountsAndTellsAndLetsThrough(t *testing.T) {
 
 // Listeners run outside all locks, so that they may do what they like.
 func TestBreakerListenersMayCallAnyMethod(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 2, HalfOpenProbes: 1}))
 		host := d.tr.Host("http://dep.test")
@@ -89,6 +91,7 @@ func (n breakerNosy) Err() error    { n.look(); return n.Context.Err() }
 
 // A lock that is held while others' code runs is a deadlock that waits for it.
 func TestBreakerAsksErrorsAndContextsOutsideItsLock(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))
 		nosy := breakerNosy{context.Background(), func() { _ = d.tr.Snapshot() }}
@@ -111,6 +114,7 @@ func TestBreakerAsksErrorsAndContextsOutsideItsLock(t *testing.T) {
 }
 
 func TestBreakerSurvivesListenersThatPanicOrEndTheirGoroutine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1}))
 		d.listens(func(e transport.Event) {

@@ -85,6 +85,7 @@ func TestStreamIsExemptOnceItsHeadersAreIn(t *testing.T) {
 }
 
 func TestStreamHasItsLimitsUntilItsHeaders(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := judged()
 		p.Streaming = true
@@ -109,6 +110,7 @@ func TestStreamIsNotWhatOnlyLooksLikeOne(t *testing.T) {
 }
 
 func TestStreamMayBeBoundInItsSilence(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		origin := transporttest.NewNet(t, nil)
@@ -131,6 +133,7 @@ func TestStreamMayBeBoundInItsSilence(t *testing.T) {
 }
 
 func TestStreamIdleLeavesTheReadersPausesOut(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Header: http.Header{"Content-Type": {"text/event-stream"}}, Size: 3, Chunk: 1, Pause: time.Second})
 		tr := bounded(t, base, policy.Timeout{StreamIdle: 2 * time.Second})
@@ -152,6 +155,7 @@ func TestStreamIdleLeavesTheReadersPausesOut(t *testing.T) {
 // stream waits for its caller nearly all of the time, which must not make the
 // peer's silence free.
 func TestStreamIdleEndsACallWhoseOwnSideIsOpen(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
@@ -194,6 +198,7 @@ func TestStreamIdleEndsACallWhoseOwnSideIsOpen(t *testing.T) {
 }
 
 func TestStreamIdleInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		base := transporttest.NewBase(transporttest.Step{Header: http.Header{"Content-Type": {"text/event-stream"}}, Size: 3, Chunk: 1, Pause: time.Minute})
@@ -334,6 +339,7 @@ func TestStreamOfAnUpgradeIsTheCallers(t *testing.T) {
 }
 
 func TestStreamOfAnUpgradeOutlivesTheContextOfItsRequest(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, upgrade(t))
 		tr := bounded(t, origin.Base(), strict())
@@ -347,6 +353,7 @@ func TestStreamOfAnUpgradeOutlivesTheContextOfItsRequest(t *testing.T) {
 }
 
 func TestStreamOfAnUpgradeMayBeBoundInItsSilence(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		origin := transporttest.NewNet(t, upgrade(t))
@@ -377,6 +384,7 @@ func TestStreamOfAnUpgradeMayBeBoundInItsSilence(t *testing.T) {
 }
 
 func TestStreamOfAnUpgradeInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		recorder := &transporttest.Recorder{}
 		origin := transporttest.NewNet(t, upgrade(t))
@@ -395,6 +403,7 @@ func TestStreamOfAnUpgradeInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) 
 }
 
 func TestStreamOfAnUpgradePassesAReverseProxy(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, upgrade(t))
 		tr := bounded(t, origin.Base(), strict())

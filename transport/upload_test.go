@@ -92,6 +92,7 @@ type broken struct{}
 func (broken) Read([]byte) (int, error) { return 0, errBody }
 
 func TestUploadGoesOnAfterItsAnswer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		taken := make(chan string, 1)
 		origin := transporttest.NewNet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -126,6 +127,7 @@ func TestUploadGoesOnAfterItsAnswer(t *testing.T) {
 }
 
 func TestUploadHasTheWholeOfReadForItsHeadersOnceItIsTaken(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const size = 1 << 20
 		origin := transporttest.NewNet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -197,6 +199,7 @@ type tally struct{ n *atomic.Int64 }
 func (t tally) Write(p []byte) (int, error) { t.n.Add(int64(len(p))); return len(p), nil }
 
 func TestUploadIsClosedWhenALimitFires(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Unread: true, Fault: transporttest.Hang})
@@ -214,6 +217,7 @@ func TestUploadIsClosedWhenALimitFires(t *testing.T) {
 }
 
 func TestUploadWithoutABodyStaysOne(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.ContentLength != 0 || r.TransferEncoding != nil {

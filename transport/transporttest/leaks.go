@@ -66,7 +66,7 @@ func eventually(yes func() bool) bool {
 			return false
 		}
 		time.Sleep(wait)
-		wait = min(2*wait, 50*time.Millisecond)
+		wait = min(2*wait, 4*time.Millisecond)
 	}
 	return true
 }

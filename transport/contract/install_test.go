@@ -1,4 +1,4 @@
-package transport_test
+package contract_test
 
 import (
 	"context"
@@ -22,7 +22,7 @@ import (
 // installNew installs a Transport until the test ends.
 func installNew(t *testing.T, c transport.Config) *transport.Transport {
 	t.Helper()
-	tr := bulkheadNew(t, c)
+	tr := stackNew(t, c)
 	t.Cleanup(transport.Install(tr))
 	return tr
 }
@@ -100,7 +100,7 @@ func TestInstallKeepsTheDefaultAnHTTPTransport(t *testing.T) {
 		t.Error("a clone went through the stack, which nobody asked it to")
 	}
 	installGet(t, http.DefaultClient, o.URL)
-	bodyWait(t, "the connections to close", func() bool {
+	stackWait(t, "the connections to close", func() bool {
 		clone.CloseIdleConnections()
 		http.DefaultClient.CloseIdleConnections() // reaches the stack
 		_, open := o.Connections()
@@ -139,7 +139,7 @@ func TestInstallGivesClonesTheLimits(t *testing.T) {
 				installNew(t, transport.Config{Default: row.policy, Base: row.base})
 				clone := http.DefaultTransport.(*http.Transport).Clone()
 				start := time.Now()
-				_, err := clone.RoundTrip(bulkheadRequest(t, t.Context(), http.MethodGet, row.url))
+				_, err := clone.RoundTrip(stackRequest(t, t.Context(), http.MethodGet, row.url))
 				if took := time.Since(start); err == nil || took != row.want {
 					t.Errorf("%v after %v", err, took)
 				}
@@ -159,7 +159,7 @@ func TestInstallGivesClonesTheLimits(t *testing.T) {
 
 func TestInstallIsUndone(t *testing.T) {
 	before := http.DefaultTransport
-	a, b := bulkheadNew(t, transport.Config{Base: bulkheadBase(bulkheadHello)}), bulkheadNew(t, transport.Config{Base: bulkheadBase(bulkheadHello)})
+	a, b := stackNew(t, transport.Config{Base: stackBase(stackHello)}), stackNew(t, transport.Config{Base: stackBase(stackHello)})
 	undoA := transport.Install(a)
 	undoB := transport.Install(b)
 	if got := installGet(t, http.DefaultClient, "http://x.test/"); got != "hello" || len(a.Snapshot()) != 0 || len(b.Snapshot()) != 1 {
@@ -181,14 +181,14 @@ func TestInstallIsNoLoop(t *testing.T) {
 	o := transporttest.NewOrigin(t)
 	o.Script(transporttest.Step{Body: "ok"})
 	tr := installNew(t, transport.Config{Base: o.Base()})
-	over := bulkheadNew(t, transport.Config{Base: http.DefaultTransport})
+	over := stackNew(t, transport.Config{Base: http.DefaultTransport})
 	if got := installGet(t, over.Client(), o.URL); got != "ok" {
 		t.Errorf("%q", got)
 	}
 	if len(tr.Snapshot()) != 0 || len(over.Snapshot()) != 1 {
 		t.Error("went through both")
 	}
-	stacked := bulkheadNew(t, transport.Config{Base: tr})
+	stacked := stackNew(t, transport.Config{Base: tr})
 	if got := installGet(t, stacked.Client(), o.URL); got != "ok" {
 		t.Errorf("%q", got)
 	}
@@ -201,7 +201,7 @@ func TestInstallIsNoLoop(t *testing.T) {
 // refused, as without the stack.
 func TestInstallLeavesOtherSchemesAlone(t *testing.T) {
 	base := &http.Transport{}
-	base.RegisterProtocol("memory", bulkheadBase(bulkheadHello))
+	base.RegisterProtocol("memory", stackBase(stackHello))
 	tr := installNew(t, transport.Config{Base: base})
 	if got := installGet(t, tr.Client(), "memory://x/"); got != "hello" {
 		t.Errorf("%q", got)
@@ -218,7 +218,7 @@ func TestInstallLetsUpgradesOverTLSPass(t *testing.T) {
 	s := httptest.NewTLSServer(http.HandlerFunc(contractUpgrade))
 	defer s.Close()
 	tr := installNew(t, transport.Config{Base: &http.Transport{TLSClientConfig: s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()}})
-	req := bulkheadRequest(t, t.Context(), http.MethodGet, s.URL)
+	req := stackRequest(t, t.Context(), http.MethodGet, s.URL)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "websocket")
 	resp, err := http.DefaultClient.Do(req)

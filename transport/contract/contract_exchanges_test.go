@@ -1,4 +1,4 @@
-package transport_test
+package contract_test
 
 import (
 	"bufio"
@@ -626,7 +626,7 @@ func (x contractExchange2) play(t *testing.T, o *transporttest.Origin, p *policy
 		transporttest.CheckPermits(t, tr)
 		_ = tr.Close()
 	}
-	bodyWait(t, "the connection to close", func() bool {
+	stackWait(t, "the connection to close", func() bool {
 		base.CloseIdleConnections() // which a stream that is just ending forestalls
 		if tr != nil {
 			tr.CloseIdleConnections()

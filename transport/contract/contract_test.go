@@ -1,4 +1,4 @@
-package transport_test
+package contract_test
 
 import (
 	"bytes"
@@ -43,7 +43,7 @@ func TestContractRequestIsNotChanged(t *testing.T) {
 	p := policy.Service()
 	p.Retry.Base, p.Retry.Max, p.Retry.Budget = time.Millisecond, time.Millisecond, policy.Budget{}
 	p.Breaker = policy.Breaker{}
-	tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p, Observer: &rec})
+	tr := stackNew(t, transport.Config{Base: o.Base(), Default: p, Observer: &rec})
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, o.URL+"/a?b=c#d", strings.NewReader("hello"))
 	if err != nil {
 		t.Fatal(err)
@@ -97,10 +97,10 @@ func TestContractRequestIsNotChanged(t *testing.T) {
 }
 
 func TestContractRequestBodyIsAlwaysClosed(t *testing.T) {
-	full := bulkheadOnly(1, 0)
+	full := stackOnly(1, 0)
 	for name, row := range map[string]struct {
 		policy policy.Policy
-		base   bulkheadBase
+		base   stackBase
 		setUp  func(*transport.Transport, *http.Request) *http.Request
 	}{
 		"answered": {},
@@ -159,17 +159,17 @@ func TestContractRequestBodyIsAlwaysClosed(t *testing.T) {
 							if r.Body != nil {
 								_ = r.Body.Close()
 							}
-							return bulkheadHello(r)
+							return stackHello(r)
 						}
 					}
-					tr := bulkheadNew(t, transport.Config{Default: row.policy, Base: base})
+					tr := stackNew(t, transport.Config{Default: row.policy, Base: base})
 					var bodies []*contractBody
 					fresh := func() (io.ReadCloser, error) {
 						b := &contractBody{Reader: strings.NewReader("hello")}
 						bodies = append(bodies, b)
 						return b, nil
 					}
-					req := bulkheadRequest(t, t.Context(), http.MethodPut, "http://x.test/")
+					req := stackRequest(t, t.Context(), http.MethodPut, "http://x.test/")
 					if row.setUp != nil {
 						req = row.setUp(tr, req)
 					}
@@ -207,17 +207,17 @@ func contractNetHTTP(r *http.Request) (*http.Response, error) {
 }
 
 func TestContractNilHeaderIsTolerated(t *testing.T) {
-	for name, base := range map[string]http.RoundTripper{"": bulkheadBase(func(r *http.Request) (*http.Response, error) {
+	for name, base := range map[string]http.RoundTripper{"": stackBase(func(r *http.Request) (*http.Response, error) {
 		if r.Header == nil {
 			return nil, errors.New("nil header")
 		}
-		return bulkheadHello(r)
+		return stackHello(r)
 	})} {
 		t.Run(name, func(t *testing.T) {
 			var rec transporttest.Recorder
 			for _, observer := range []transport.Observer{nil, &rec} {
-				tr := bulkheadNew(t, transport.Config{Base: base, Observer: observer})
-				req := bulkheadRequest(t, t.Context(), http.MethodGet, "http://x.test/")
+				tr := stackNew(t, transport.Config{Base: base, Observer: observer})
+				req := stackRequest(t, t.Context(), http.MethodGet, "http://x.test/")
 				req.Header = nil
 				resp, err := tr.RoundTrip(req)
 				if err != nil {
@@ -236,22 +236,22 @@ func TestContractReturnsEitherAResponseOrAnError(t *testing.T) {
 	failed := errors.New("failed")
 	body := &contractBody{Reader: strings.NewReader("hello")}
 	for name, row := range map[string]struct {
-		base bulkheadBase
+		base stackBase
 		want error
 	}{
 		"a base that returns both": {func(r *http.Request) (*http.Response, error) {
-			return bulkheadAnswer(r, 200, body), failed
+			return stackAnswer(r, 200, body), failed
 		}, failed},
 		"a base that returns neither": {func(*http.Request) (*http.Response, error) { return nil, nil }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1}}
-			tr := bulkheadNew(t, transport.Config{Default: p, Base: row.base})
-			resp, err := tr.RoundTrip(bulkheadRequest(t, t.Context(), http.MethodPost, "http://x.test/"))
+			tr := stackNew(t, transport.Config{Default: p, Base: row.base})
+			resp, err := tr.RoundTrip(stackRequest(t, t.Context(), http.MethodPost, "http://x.test/"))
 			if resp != nil || err == nil || row.want != nil && err != row.want {
 				t.Errorf("%v, %v", resp, err)
 			}
-			bulkheadInFlight(t, tr, 0)
+			stackInFlight(t, tr, 0)
 		})
 	}
 	if body.closed.Load() != 1 {
@@ -261,10 +261,10 @@ func TestContractReturnsEitherAResponseOrAnError(t *testing.T) {
 
 // A bare base may leave out what net/http always sets.
 func TestContractAnswerOfABareBaseIsCompleted(t *testing.T) {
-	tr := bulkheadNew(t, transport.Config{Base: bulkheadBase(func(*http.Request) (*http.Response, error) {
+	tr := stackNew(t, transport.Config{Base: stackBase(func(*http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200}, nil
 	})})
-	req := bulkheadRequest(t, t.Context(), http.MethodGet, "http://x.test/")
+	req := stackRequest(t, t.Context(), http.MethodGet, "http://x.test/")
 	resp, err := tr.RoundTrip(req)
 	if err != nil || resp.Body == nil || resp.Request != req {
 		t.Fatalf("%+v, %v", resp, err)
@@ -272,18 +272,18 @@ func TestContractAnswerOfABareBaseIsCompleted(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); len(b) != 0 || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	bulkheadInFlight(t, tr, 0)
+	stackInFlight(t, tr, 0)
 }
 
 func TestContractInterimAnswersAreToldAndJudgedByNobody(t *testing.T) {
-	for name, opts := range bodyProtocols {
+	for name, opts := range stackProtocols {
 		t.Run(name, func(t *testing.T) {
 			transporttest.CheckLeaks(t)
 			o := transporttest.NewOrigin(t, opts...)
 			hints := transporttest.Step{Status: 103, Header: http.Header{"Link": {"</a>"}}}
 			o.Script(transporttest.Step{Interim: []transporttest.Step{hints, hints, hints}, Body: "ok"})
 			var rec transporttest.Recorder
-			tr := bulkheadNew(t, transport.Config{Base: o.Base(), Observer: &rec})
+			tr := stackNew(t, transport.Config{Base: o.Base(), Observer: &rec})
 			var codes []int
 			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 				Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
@@ -294,7 +294,7 @@ func TestContractInterimAnswersAreToldAndJudgedByNobody(t *testing.T) {
 					return nil
 				},
 			})
-			resp, err := tr.RoundTrip(bulkheadRequest(t, ctx, http.MethodGet, o.URL))
+			resp, err := tr.RoundTrip(stackRequest(t, ctx, http.MethodGet, o.URL))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -315,7 +315,7 @@ func TestContractInterimAnswersAreToldAndJudgedByNobody(t *testing.T) {
 			ctx = httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
 				Got1xxResponse: func(int, textproto.MIMEHeader) error { return refused },
 			})
-			req := bulkheadRequest(t, ctx, http.MethodPost, o.URL)
+			req := stackRequest(t, ctx, http.MethodPost, o.URL)
 			if _, err := tr.RoundTrip(req); err == nil || !strings.Contains(err.Error(), refused.Error()) {
 				t.Errorf("%v", err)
 			}
@@ -360,16 +360,16 @@ func TestContractTraceHooksRunPerAttempt(t *testing.T) {
 		{"hang, 200", []transporttest.Step{{Fault: transporttest.Hang}, {Body: "ok"}},
 			"get, got reused=true, headers, wrote, get, got reused=false, headers, wrote, byte"},
 	} {
-		tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p})
+		tr := stackNew(t, transport.Config{Base: o.Base(), Default: p})
 		if strings.Contains(row.want[:25], "reused=true") {
 			o.Script(transporttest.Step{Body: "warm"})
-			_, _ = io.Copy(io.Discard, bulkheadGet(t, tr, o.URL).Body)
+			_, _ = io.Copy(io.Discard, stackGet(t, tr, o.URL).Body)
 		}
 		o.Script(row.steps...)
 		mu.Lock()
 		told, returned = nil, false
 		mu.Unlock()
-		resp, err := tr.RoundTrip(bulkheadRequest(t, ctx, http.MethodGet, o.URL))
+		resp, err := tr.RoundTrip(stackRequest(t, ctx, http.MethodGet, o.URL))
 		mu.Lock()
 		returned = true
 		got := strings.Join(told, ", ")
@@ -386,7 +386,7 @@ func TestContractTraceHooksRunPerAttempt(t *testing.T) {
 }
 
 func TestContractCloseIdleConnectionsReachesAllHosts(t *testing.T) {
-	for name, opts := range bodyProtocols {
+	for name, opts := range stackProtocols {
 		t.Run(name, func(t *testing.T) {
 			transporttest.CheckLeaks(t)
 			a, b := transporttest.NewOrigin(t, opts...), transporttest.NewOrigin(t, opts...)
@@ -396,7 +396,7 @@ func TestContractCloseIdleConnectionsReachesAllHosts(t *testing.T) {
 			if base.TLSClientConfig != nil {
 				base.TLSClientConfig.InsecureSkipVerify = true //nolint:gosec // of two origins of ours
 			}
-			tr := bulkheadNew(t, transport.Config{Base: base})
+			tr := stackNew(t, transport.Config{Base: base})
 			client := tr.Client()
 			for _, o := range []*transporttest.Origin{a, b} {
 				resp, err := client.Get(o.URL)
@@ -407,7 +407,7 @@ func TestContractCloseIdleConnectionsReachesAllHosts(t *testing.T) {
 				_ = resp.Body.Close()
 				o.WaitOpen(1)
 			}
-			bodyWait(t, "all connections to close", func() bool {
+			stackWait(t, "all connections to close", func() bool {
 				client.CloseIdleConnections()
 				_, openA := a.Connections()
 				_, openB := b.Connections()
@@ -416,11 +416,11 @@ func TestContractCloseIdleConnectionsReachesAllHosts(t *testing.T) {
 		})
 	}
 	t.Run("of a base that has none", func(t *testing.T) {
-		bulkheadNew(t, transport.Config{Base: bulkheadBase(bulkheadHello)}).Client().CloseIdleConnections()
+		stackNew(t, transport.Config{Base: stackBase(stackHello)}).Client().CloseIdleConnections()
 	})
 	t.Run("of a base that has its own", func(t *testing.T) {
 		base := &contractCloser{}
-		bulkheadNew(t, transport.Config{Base: base}).Client().CloseIdleConnections()
+		stackNew(t, transport.Config{Base: base}).Client().CloseIdleConnections()
 		if !base.closed {
 			t.Error("not forwarded")
 		}
@@ -428,7 +428,7 @@ func TestContractCloseIdleConnectionsReachesAllHosts(t *testing.T) {
 }
 
 type contractCloser struct {
-	bulkheadBase
+	stackBase
 	closed bool
 }
 
@@ -438,7 +438,7 @@ func TestContractNilBaseIsTheDefaultOneAndATypedNilIsRefused(t *testing.T) {
 	transporttest.CheckLeaks(t)
 	o := transporttest.NewOrigin(t)
 	o.Script(transporttest.Step{Body: "ok"})
-	tr := bulkheadNew(t, transport.Config{})
+	tr := stackNew(t, transport.Config{})
 	resp, err := tr.Client().Get(o.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -457,9 +457,9 @@ func TestContractConnectionsAreReused(t *testing.T) {
 	o := transporttest.NewOrigin(t)
 	o.Script(transporttest.Step{Body: "ok"})
 	for range 50 { // made and closed, they leave nothing behind
-		tr := bulkheadNew(t, transport.Config{Base: o.Base()})
+		tr := stackNew(t, transport.Config{Base: o.Base()})
 		for range 5 {
-			_, _ = io.Copy(io.Discard, bulkheadGet(t, tr, o.URL).Body)
+			_, _ = io.Copy(io.Discard, stackGet(t, tr, o.URL).Body)
 		}
 		_ = tr.Close()
 	}
@@ -481,16 +481,16 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 		}
 	}
 	for name, row := range map[string]struct {
-		base bulkheadBase
+		base stackBase
 		hold bool
 		body bool
 	}{
-		"in the queue":           {base: bulkheadHello, hold: true},
+		"in the queue":           {base: stackHello, hold: true},
 		"in backoff":             {base: func(*http.Request) (*http.Response, error) { return nil, errors.New("failed") }},
 		"awaiting the headers":   {base: hang},
 		"reading on in the body": {base: contractStalled, body: true},
 		"in a backoff after 503s": {base: func(r *http.Request) (*http.Response, error) {
-			return bulkheadAnswer(r, 503, strings.NewReader("")), nil
+			return stackAnswer(r, 503, strings.NewReader("")), nil
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -499,12 +499,12 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 					Bulkhead: policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Hour},
 					Retry:    policy.Retry{MaxAttempts: 10, Base: time.Hour, Max: time.Hour, Statuses: []int{503}},
 				}
-				tr := bulkheadNew(t, transport.Config{Default: p, Base: row.base})
+				tr := stackNew(t, transport.Config{Default: p, Base: row.base})
 				var held *http.Response
 				if row.hold {
-					held = bulkheadGet(t, tr, "http://x.test/")
+					held = stackGet(t, tr, "http://x.test/")
 				}
-				req := bulkheadRequest(t, t.Context(), http.MethodGet, "http://x.test/")
+				req := stackRequest(t, t.Context(), http.MethodGet, "http://x.test/")
 				c := make(chan struct{})
 				req.Cancel = c
 				time.AfterFunc(time.Second, func() { close(c) })
@@ -520,7 +520,7 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 				if held != nil {
 					_ = held.Body.Close()
 				}
-				bulkheadInFlight(t, tr, 0)
+				stackInFlight(t, tr, 0)
 			})
 		})
 	}
@@ -528,7 +528,7 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 
 // contractStalled answers with a body that stalls, and heeds Request.Cancel.
 func contractStalled(r *http.Request) (*http.Response, error) {
-	return bulkheadAnswer(r, 200, &bodyFuncs{
+	return stackAnswer(r, 200, &stackFuncs{
 		read: func([]byte) (int, error) {
 			<-r.Cancel
 			return 0, errors.New("net/http: request canceled")
@@ -564,7 +564,7 @@ func TestContractReverseProxy(t *testing.T) {
 	p.Breaker.SlowCall = 90 * time.Millisecond
 	p.Bulkhead.BodyIdle = 100 * time.Millisecond
 	p.Fallback.MaxStale = time.Hour
-	tr := bulkheadNew(t, transport.Config{Default: p})
+	tr := stackNew(t, transport.Config{Default: p})
 	target, _ := url.Parse(origin.URL)
 	proxy := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.SetURL(target) },
@@ -575,14 +575,14 @@ func TestContractReverseProxy(t *testing.T) {
 	defer client.CloseIdleConnections()
 
 	t.Run("upgrades, and lets them be silent", func(t *testing.T) {
-		req := bulkheadRequest(t, t.Context(), http.MethodGet, proxy.URL+"/upgrade")
+		req := stackRequest(t, t.Context(), http.MethodGet, proxy.URL+"/upgrade")
 		req.Header.Set("Connection", "Upgrade")
 		req.Header.Set("Upgrade", "echo")
 		resp, err := client.Do(req)
 		if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 			t.Fatalf("%v, %v", resp, err)
 		}
-		bulkheadInFlight(t, tr, 0) // it gave its permit back
+		stackInFlight(t, tr, 0) // it gave its permit back
 		rw := resp.Body.(io.ReadWriteCloser)
 		b := make([]byte, 4)
 		for range 2 {
@@ -656,11 +656,11 @@ func TestContractRedirectsKeepCredentialsAtHome(t *testing.T) {
 	p := policy.Default()
 	p.Retry.Base, p.Retry.Max = time.Millisecond, time.Millisecond
 	p.Fallback.MaxStale = time.Hour
-	tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p})
+	tr := stackNew(t, transport.Config{Base: o.Base(), Default: p})
 	client := tr.Client()
 	client.Jar, _ = cookiejar.New(nil)
 	for range 3 {
-		req := bulkheadRequest(t, t.Context(), http.MethodGet, "http://a.test/same")
+		req := stackRequest(t, t.Context(), http.MethodGet, "http://a.test/same")
 		req.Header.Set("Authorization", "Bearer secret")
 		req.Header.Set("Cookie", "mine=1")
 		resp, err := client.Do(req)
@@ -694,16 +694,16 @@ func TestContractRedirectsKeepCredentialsAtHome(t *testing.T) {
 
 // A server that refuses a large upload half-way is heard.
 func TestContractEarlyAnswerToALargeUpload(t *testing.T) {
-	for name, opts := range bodyProtocols {
+	for name, opts := range stackProtocols {
 		for kind, length := range map[string]int64{"of a known length": 10 << 20, "of unknown length": -1} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				transporttest.CheckLeaks(t)
 				o := transporttest.NewOrigin(t, opts...)
 				o.Script(transporttest.Step{Status: 413, Body: "too much", Unread: true})
-				tr := bulkheadNew(t, transport.Config{Base: o.Base()})
+				tr := stackNew(t, transport.Config{Base: o.Base()})
 				for range 3 {
 					body := &contractBody{Reader: io.LimitReader(contractZeros{}, 10<<20)}
-					req := bulkheadRequest(t, t.Context(), http.MethodPut, o.URL)
+					req := stackRequest(t, t.Context(), http.MethodPut, o.URL)
 					req.Body, req.ContentLength = body, length
 					resp, err := tr.RoundTrip(req)
 					if err != nil {
@@ -717,7 +717,7 @@ func TestContractEarlyAnswerToALargeUpload(t *testing.T) {
 						t.Errorf("%v %q %v", resp.Status, b, err)
 					}
 					_ = resp.Body.Close()
-					bodyWait(t, "the request's body to be closed", func() bool { return body.closed.Load() > 0 })
+					stackWait(t, "the request's body to be closed", func() bool { return body.closed.Load() > 0 })
 				}
 				transporttest.CheckPermits(t, tr)
 				if c := tr.Snapshot()[0].Counts; c.Retries != 0 {
@@ -754,9 +754,9 @@ func TestContractFullDuplexIsHealthy(t *testing.T) {
 		Attempt: 300 * time.Millisecond, Total: 300 * time.Millisecond, MinThroughput: 16 << 10} // 2 KiB a round earn 125 ms
 	p.Breaker.SlowCall = 290 * time.Millisecond
 	p.Bulkhead.BodyIdle = 250 * time.Millisecond
-	tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p})
+	tr := stackNew(t, transport.Config{Base: o.Base(), Default: p})
 	pr, pw := io.Pipe()
-	req := bulkheadRequest(t, t.Context(), http.MethodPost, o.URL)
+	req := stackRequest(t, t.Context(), http.MethodPost, o.URL)
 	req.Body = pr
 	resp, err := tr.RoundTrip(req)
 	if err != nil {
@@ -771,7 +771,7 @@ func TestContractFullDuplexIsHealthy(t *testing.T) {
 			t.Fatalf("round %d: %v", i, err)
 		}
 	}
-	bulkheadInFlight(t, tr, 1)
+	stackInFlight(t, tr, 1)
 	_ = pw.Close()
 	if rest, err := io.ReadAll(resp.Body); len(rest) != 0 || err != nil {
 		t.Errorf("%q, %v", rest, err)
@@ -795,9 +795,9 @@ func TestContractUploadOutlivesItsAnswer(t *testing.T) {
 		got <- n
 		_, _ = io.Copy(io.Discard, c)
 	}))
-	tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: policy.Service()})
+	tr := stackNew(t, transport.Config{Base: o.Base(), Default: policy.Service()})
 	pr, pw := io.Pipe()
-	req := bulkheadRequest(t, t.Context(), http.MethodPost, o.URL)
+	req := stackRequest(t, t.Context(), http.MethodPost, o.URL)
 	req.Body = pr
 	resp, err := tr.RoundTrip(req)
 	if err != nil {
@@ -806,7 +806,7 @@ func TestContractUploadOutlivesItsAnswer(t *testing.T) {
 	if b, err := io.ReadAll(resp.Body); string(b) != "ok" || err != nil {
 		t.Fatalf("%q, %v", b, err)
 	}
-	bulkheadInFlight(t, tr, 0)
+	stackInFlight(t, tr, 0)
 	for range 100 {
 		if _, err := pw.Write(make([]byte, 10_000)); err != nil {
 			t.Fatal(err)
@@ -882,9 +882,9 @@ func TestContractFaultsOfTheRequestAreNeutral(t *testing.T) {
 			transporttest.CheckLeaks(t)
 			o := transporttest.NewOrigin(t)
 			o.Script(transporttest.Step{Fault: transporttest.Hang})
-			tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: contractRetries()})
+			tr := stackNew(t, transport.Config{Base: o.Base(), Default: contractRetries()})
 			for range 3 {
-				req := bulkheadRequest(t, t.Context(), http.MethodPut, o.URL)
+				req := stackRequest(t, t.Context(), http.MethodPut, o.URL)
 				change(req)
 				resp, err := tr.RoundTrip(req)
 				if err == nil {
@@ -901,7 +901,7 @@ func TestContractFaultsOfTheRequestAreNeutral(t *testing.T) {
 
 // Callers leave at any moment, and the sockets with them.
 func TestContractCancellationsLeaveNothingBehind(t *testing.T) {
-	for name, opts := range bodyProtocols {
+	for name, opts := range stackProtocols {
 		t.Run(name, func(t *testing.T) {
 			transporttest.CheckLeaks(t)
 			o := transporttest.NewOrigin(t, opts...)
@@ -909,15 +909,15 @@ func TestContractCancellationsLeaveNothingBehind(t *testing.T) {
 			p := policy.Service()
 			p.Bulkhead.MaxConcurrent, p.Breaker.MinCalls = 5, 5
 			p.Bulkhead.MaxWait = 20 * time.Millisecond
-			tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p})
-			_ = bulkheadGet(t, tr, o.URL).Body.Close()
+			tr := stackNew(t, transport.Config{Base: o.Base(), Default: p})
+			_ = stackGet(t, tr, o.URL).Body.Close()
 			var wg sync.WaitGroup
 			var most atomic.Int64
 			for g := range 20 {
 				wg.Go(func() {
 					for i := range 25 {
 						ctx, cancel := context.WithTimeout(t.Context(), time.Duration((g*25+i)%40)*time.Millisecond/2)
-						resp, err := tr.RoundTrip(bulkheadRequest(t, ctx, http.MethodGet, o.URL))
+						resp, err := tr.RoundTrip(stackRequest(t, ctx, http.MethodGet, o.URL))
 						most.Store(max(most.Load(), int64(tr.Snapshot()[0].InFlight)))
 						if err == nil {
 							_, _ = io.Copy(io.Discard, resp.Body)
@@ -933,7 +933,7 @@ func TestContractCancellationsLeaveNothingBehind(t *testing.T) {
 			}
 			transporttest.CheckPermits(t, tr)
 			tr.Host(strings.TrimPrefix(strings.TrimPrefix(o.URL, "https://"), "http://")).Reset()
-			resp := bulkheadGet(t, tr, o.URL)
+			resp := stackGet(t, tr, o.URL)
 			if n, err := io.Copy(io.Discard, resp.Body); n != 64<<10 || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
