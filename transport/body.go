@@ -120,9 +120,9 @@ func (a *attempt) explain(err error) error {
 		return a.expired
 	}
 	if u, ok := err.(*url.Error); ok && u.Err != nil { // of a base that is a client: it names the whole URL
-		return u.Err
+		err = u.Err
 	}
-	return err
+	return discreet(err)
 }
 
 // Read reads on, on the peer's time.
@@ -170,7 +170,7 @@ func (b *body) got(p []byte, err error) error {
 		}
 		a.readErr = io.EOF
 	} else {
-		if a.expired != nil {
+		if err = discreet(err); a.expired != nil {
 			err = a.expired
 		}
 		a.readErr = err

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"reflect"
 	"syscall"
 )
@@ -120,4 +121,20 @@ func failureName(resp *http.Response, err error) string {
 		return fmt.Sprintf("status %d", resp.StatusCode)
 	}
 	return ""
+}
+
+// malformed stands for an error of net/textproto, whose text quotes the header that
+// it is about.
+type malformed struct{ error }
+
+func (malformed) Error() string   { return "malformed header from the peer" }
+func (m malformed) Unwrap() error { return m.error }
+
+// discreet is err without what a peer's header may hold in its text.
+func discreet(err error) error {
+	var quoting textproto.ProtocolError
+	if errors.As(err, &quoting) {
+		return malformed{err}
+	}
+	return err
 }

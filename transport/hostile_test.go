@@ -6,7 +6,9 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/textproto"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -197,4 +199,26 @@ type zeros struct{}
 func (zeros) Read(p []byte) (int, error) {
 	clear(p)
 	return len(p), nil
+}
+
+// net/http quotes a header that it cannot read, and whatever is in it.
+func TestErrorsHoldNothingOfAMalformedHeader(t *testing.T) {
+	for name, raw := range map[string]string{
+		"header":  "HTTP/1.1 200 OK\r\nSet-Cookie sid=s3cret\r\n\r\n",
+		"trailer": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nSet-Cookie sid=s3cret\r\n\r\n",
+	} {
+		o := transporttest.NewOrigin(t)
+		o.Script(transporttest.Step{Raw: raw})
+		tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Default: policy.Policy{Timeout: policy.Timeout{Read: time.Minute}}, Logger: quiet()}))
+		resp, err := tr.Client().Get(o.URL)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		}
+		var cause textproto.ProtocolError
+		if err == nil || strings.Contains(err.Error(), "s3cret") || !errors.As(err, &cause) {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = tr.Close()
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/textproto"
 	"net/url"
 	"os"
 	"reflect"
@@ -497,9 +498,13 @@ func contractClass(err error) string {
 	if errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) {
 		return "reset"
 	}
+	text := err.Error()
+	if quoting := textproto.ProtocolError(""); errors.As(err, &quoting) { // which the stack does not repeat
+		text = "malformed header from the peer"
+	}
 	var timeout interface{ Timeout() bool }
 	return fmt.Sprintf("%s (EOF %v, unexpected EOF %v, canceled %v, deadline %v, timeout %v, refused %v)",
-		strings.TrimSuffix(contractAddr.ReplaceAllString(err.Error(), "addr"), " while waiting for connection"), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		strings.TrimSuffix(contractAddr.ReplaceAllString(text, "addr"), " while waiting for connection"), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded),
 		errors.As(err, &timeout) && timeout.Timeout(), errors.Is(err, syscall.ECONNREFUSED))
 }
