@@ -1,0 +1,21 @@
+package transport_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+)
+
+// rt is a RoundTripper that is a function.
+type rt func(*http.Request) (*http.Response, error)
+
+func (f rt) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// ok is an answer from memory.
+func ok(r *http.Request, body string) *http.Response {
+	return &http.Response{
+		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Content-Type": {"text/plain"}},
+		Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
+	}
+}
