@@ -2,6 +2,7 @@ package transport
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -13,6 +14,8 @@ type budget struct {
 	mu     sync.Mutex // guards what follows
 	tokens float64
 	at     time.Duration // up to when MinPerSecond was added
+
+	full atomic.Bool // nothing can be added until a token is taken
 }
 
 func newBudget(p policy.Budget, now time.Duration) *budget {
@@ -26,11 +29,12 @@ func (b *budget) refill(now time.Duration, successes int) {
 
 // deposit adds what a call that succeeded brings.
 func (b *budget) deposit(now time.Duration) {
-	if b == nil {
+	if b == nil || b.full.Load() {
 		return
 	}
 	b.mu.Lock()
 	b.refill(now, 1)
+	b.full.Store(b.tokens >= policy.BudgetBurst)
 	b.mu.Unlock()
 }
 
@@ -46,6 +50,7 @@ func (b *budget) take(now time.Duration) bool {
 		return false
 	}
 	b.tokens--
+	b.full.Store(false)
 	return true
 }
 

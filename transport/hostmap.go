@@ -46,6 +46,10 @@ func (t *Transport) host(u *url.URL) (*host, error) {
 	return t.hostAt(key), nil
 }
 
+// usedEvery is how exact a host's last use is known, which is compared with
+// sweepIdle.
+const usedEvery = time.Second
+
 // hostAt returns the state of a host, acquired.
 func (t *Transport) hostAt(key hostKey) *host {
 	now := t.now()
@@ -59,7 +63,9 @@ func (t *Transport) hostAt(key hostKey) *host {
 			h = t.addHost(key, now)
 		}
 		if h.acquire() {
-			h.used.Store(int64(now))
+			if now-time.Duration(h.used.Load()) > usedEvery { // not on every call: it is shared
+				h.used.Store(int64(now))
+			}
 			if known && !h.visited.Load() {
 				h.visited.Store(true)
 			}
