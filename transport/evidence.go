@@ -74,11 +74,27 @@ func (b *breaker) headers(a *attempt, resp *http.Response, slow, stream bool, no
 	if !a.ticket.governed {
 		return
 	}
-	b.record(a, slow, now)
+	if slow {
+		b.record(a, true, now)
+	} else {
+		b.answered(a, now)
+	}
 	verdict := b.verdict(resp, nil)
 	if verdict == policy.Failure || stream {
 		b.settle(a, verdict, resp, nil, now)
 	}
+}
+
+// answered counts an attempt that got its headers in time. Where many end at once
+// it leaves that to settle, which counts it too: one wait for the lock is enough.
+func (b *breaker) answered(a *attempt, now time.Duration) {
+	if !b.mu.TryLock() {
+		return
+	}
+	if state, generation := b.load(); generation == a.ticket.generation && state != HalfOpen {
+		b.window.answered(now, &a.ticket.entry)
+	}
+	b.mu.Unlock()
 }
 
 // slow counts an attempt whose age has passed SlowCall.
@@ -194,6 +210,9 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 // with one whose verdict is neutral, since its headers may have been what the slow
 // rate lacked in evidence.
 func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration, state State) {
+	if resp != nil {
+		b.window.answered(now, &a.ticket.entry)
+	}
 	switch v {
 	case policy.Success:
 		b.consecutive = 0
