@@ -75,6 +75,8 @@ type breaker struct {
 	until atomic.Int64         // when an open breaker lets probes through, on the clock
 	trip  atomic.Pointer[trip] // the last one
 
+	successes atomic.Uint64 // left for whoever has the lock next: generation, timed, ended
+
 	mu          sync.Mutex // guards what follows
 	machine     *gobreaker.TwoStepCircuitBreaker[struct{}]
 	tripping    bool // machine is to open at the next failure

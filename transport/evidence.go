@@ -114,6 +114,7 @@ func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 		b.mu.Unlock()
 		return
 	}
+	b.takeLeft(now)
 	switch {
 	case state == HalfOpen:
 		if slow && a.ticket.done != nil && a.count(policy.Failure) {
@@ -184,12 +185,18 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		last = failureName(resp, err)
 	}
 	proof := a.ticket.done != nil && a.proves(v, resp, err)
-	b.mu.Lock()
+	if !b.mu.TryLock() {
+		if v == policy.Success && a.ticket.done == nil && b.leave(a, resp) {
+			return
+		}
+		b.mu.Lock()
+	}
 	state, generation := b.load()
 	if generation != a.ticket.generation {
 		b.mu.Unlock()
 		return
 	}
+	b.takeLeft(now)
 	if v == policy.Failure {
 		b.last = last
 	}
@@ -204,6 +211,58 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if queued {
 		b.deliver()
 	}
+}
+
+// A success that finds the lock taken is left in successes, from where whoever has
+// the lock next takes it: many calls of a healthy host end at once, and it is not
+// worth that they wait for each other.
+const (
+	leftBits = 20 // of a count; there are never so many calls at once
+	leftMask = 1<<leftBits - 1
+)
+
+// leave leaves a success of the present generation; false where that is not
+// possible, since the attempt is in the window already, as slow.
+func (b *breaker) leave(a *attempt, resp *http.Response) bool {
+	if resp == nil || a.ticket.entry.slow {
+		return false
+	}
+	one := uint64(1)
+	if !a.ticket.entry.timed {
+		one |= 1 << leftBits
+	}
+	generation := a.ticket.generation << (2 * leftBits)
+	for {
+		was := b.successes.Load()
+		switch {
+		case was&leftMask == leftMask:
+			return false
+		case was>>(2*leftBits) != generation>>(2*leftBits):
+			if _, now := b.load(); now != a.ticket.generation {
+				return true // of an earlier state: it changes nothing
+			}
+			if b.successes.CompareAndSwap(was, generation|one) {
+				return true
+			}
+		case b.successes.CompareAndSwap(was, was+one):
+			return true
+		}
+	}
+}
+
+// takeLeft counts the successes that were left. b.mu is held.
+func (b *breaker) takeLeft(now time.Duration) {
+	left := b.successes.Load()
+	if left&leftMask == 0 {
+		return
+	}
+	left = b.successes.Swap(0)
+	state, generation := b.load()
+	if left>>(2*leftBits) != generation&(1<<(64-2*leftBits)-1) || state != Closed && state != ForcedClosed {
+		return
+	}
+	b.consecutive = 0
+	b.window.succeeded(now, int(left&leftMask), int(left>>leftBits&leftMask))
 }
 
 // settleCall counts a call of a closed breaker, and trips it if need be: also

@@ -149,6 +149,7 @@ func (h *host) snapshot() HostSnapshot {
 		s.Trip = &t.evidence
 	}
 	if b.window != nil {
+		b.takeLeft(now)
 		whole := b.window.whole(now)
 		s.Window = b.found(&whole, "", 0)
 	}

@@ -124,6 +124,23 @@ func (w *window) ended(now time.Duration, e *entry, failed bool) {
 	}
 }
 
+// succeeded counts so many successes at once, of calls of which so many were not
+// timed yet.
+func (w *window) succeeded(now time.Duration, ended, timed int) {
+	w.roll(now)
+	w.add(w.head, bucket{success: int32(ended), timed: int32(timed)}, 1)
+	for range timed {
+		if w.timings != nil {
+			w.timings.push(false)
+		}
+	}
+	for range ended {
+		if w.outcomes != nil {
+			w.outcomes.push(false)
+		}
+	}
+}
+
 // left counts a call that its caller's deadline ended below SlowCall, and reports
 // the sum of all buckets.
 func (w *window) left(now time.Duration) bucket {
