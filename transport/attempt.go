@@ -256,7 +256,7 @@ type attemptLayer struct {
 	next http.RoundTripper
 }
 
-func newAttempt(next http.RoundTripper, _ *host) http.RoundTripper {
+func newAttempt(next http.RoundTripper) http.RoundTripper {
 	return &attemptLayer{next}
 }
 

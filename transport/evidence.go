@@ -75,7 +75,7 @@ func (b *breaker) headers(a *attempt, resp *http.Response, slow, stream bool, no
 		return
 	}
 	if slow {
-		b.record(a, true, now)
+		b.slow(a, now)
 	} else {
 		b.answered(a, now)
 	}
@@ -97,17 +97,11 @@ func (b *breaker) answered(a *attempt, now time.Duration) {
 	b.mu.Unlock()
 }
 
-// slow counts an attempt whose age has passed SlowCall.
+// slow counts an attempt whose age has passed SlowCall, while it may still hang.
 func (b *breaker) slow(a *attempt, now time.Duration) {
 	if !a.ticket.governed {
 		return
 	}
-	b.record(a, true, now)
-}
-
-// record counts what is known of an attempt before its verdict: that it is slow,
-// or else that it got its headers.
-func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 	b.mu.Lock()
 	state, generation := b.load()
 	if generation != a.ticket.generation {
@@ -115,21 +109,16 @@ func (b *breaker) record(a *attempt, slow bool, now time.Duration) {
 		return
 	}
 	b.takeLeft(now)
-	switch {
-	case state == HalfOpen:
-		if slow && a.ticket.done != nil && a.count(policy.Failure) {
-			b.h.counts.verdict(policy.Failure)
-			b.last = "slow call"
-			a.ticket.done(errProbeFailed)
-			b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
-		}
-	case slow:
+	if state != HalfOpen {
 		b.window.slowed(now, &a.ticket.entry)
 		if state == Closed {
 			b.evaluate(a.call.ctx, now, 0)
 		}
-	default:
-		b.window.answered(now, &a.ticket.entry)
+	} else if a.ticket.done != nil && a.count(policy.Failure) {
+		b.h.counts.verdict(policy.Failure)
+		b.last = "slow call"
+		a.ticket.done(errProbeFailed)
+		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 	}
 	queued := len(b.queue) > 0
 	b.mu.Unlock()

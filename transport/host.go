@@ -40,13 +40,13 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 		h.policy, h.name = &shared, "overflow"
 	}
 	var next http.RoundTripper = newBase(h)
-	next = newAttempt(next, h)
+	next = newAttempt(next)
 	next = newBulkhead(next, h)
 	next = newBreaker(next, h)
 	next = newRetry(next, h)
 	next = newSpent(next)
 	next = newFallback(next, h)
-	h.chain = newTotal(next, h)
+	h.chain = newTotal(next)
 	return h
 }
 

@@ -16,7 +16,7 @@ type total struct {
 	next http.RoundTripper
 }
 
-func newTotal(next http.RoundTripper, h *host) http.RoundTripper {
+func newTotal(next http.RoundTripper) http.RoundTripper {
 	return &total{next}
 }
 
