@@ -144,10 +144,25 @@ func (b *breaker) load() (State, uint64) {
 	return State(w & 7), w >> 3
 }
 
-// pinned reports whether the state must not be forgotten.
-func (b *breaker) pinned() bool {
-	s, _ := b.load()
-	return s != Closed
+// pinned reports whether the state must not be forgotten: a forced one, and one
+// that is not closed until nobody has called for a window after its wait, when what
+// tripped it is no evidence any more. A breaker moves with calls only, so names that
+// died and are never called again would else be kept for ever.
+func (b *breaker) pinned(now time.Duration) bool {
+	switch s, _ := b.load(); s {
+	case Closed:
+		return false
+	case Open, HalfOpen:
+		return now < time.Duration(max(b.until.Load(), b.h.used.Load()))+b.policy.Window
+	}
+	return true
+}
+
+// abandon closes the breaker of a host that is dropped; deliver tells of it.
+func (b *breaker) abandon() {
+	if s, _ := b.load(); s != Closed {
+		b.force(Closed, "abandoned")
+	}
 }
 
 func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {

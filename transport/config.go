@@ -50,8 +50,9 @@ type Config struct {
 	MaxConcurrent int
 
 	// MaxHosts bounds how many hosts have a state of their own. Idle ones make
-	// room for new ones; a host whose breaker is not closed, or that has calls in
-	// flight, never does. Zero: 10,000.
+	// room for new ones, but for one that was forced by hand, has calls in flight,
+	// or whose breaker is not closed: that one does only when it was not called for
+	// a Breaker.Window after its wait. Zero: 10,000.
 	MaxHosts int
 
 	// MaxIdleConns bounds the idle connections of all hosts together. Zero: 256.

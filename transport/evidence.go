@@ -13,7 +13,7 @@ import (
 
 // Evidence is what a breaker had counted when it changed its state.
 type Evidence struct {
-	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset
+	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset, abandoned
 	Window      time.Duration // the span that was counted; zero for a window of calls
 	Calls       int           // ended as success or failure
 	Failures    int           // of those

@@ -3,6 +3,7 @@ package transport
 import (
 	"net/http"
 	"sync/atomic"
+	"time"
 
 	"github.com/watertight-go/watertight/policy"
 )
@@ -61,12 +62,12 @@ func (h *host) acquire() bool {
 
 func (h *host) release() { h.active.Add(-1) }
 
-// drop takes an idle host with a closed breaker out of use.
-func (h *host) drop() bool {
-	if h.breaker.pinned() || !h.active.CompareAndSwap(0, dropped) {
+// drop takes an idle host whose breaker may be forgotten out of use.
+func (h *host) drop(now time.Duration) bool {
+	if h.breaker.pinned(now) || !h.active.CompareAndSwap(0, dropped) {
 		return false
 	}
-	if h.breaker.pinned() { // tripped or forced in between
+	if h.breaker.pinned(now) { // tripped or forced in between
 		h.active.Add(-dropped)
 		return false
 	}

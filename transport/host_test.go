@@ -230,7 +230,7 @@ func TestHostsThatMatterAreNeverDropped(t *testing.T) {
 		_ = hostCall(tr, "http://forced-closed.test")
 		held := hostHold(t, tr, "http://held.test")
 		time.Sleep(30 * time.Second) // bad.test would be half-open
-		for i := range 50 {
+		for i := range 35 {          // until its evidence is almost as old as its window
 			if err := hostCall(tr, fmt.Sprintf("http://h%d.test", i)); err != nil {
 				t.Fatal(err)
 			}
@@ -259,6 +259,52 @@ func TestHostsThatMatterAreNeverDropped(t *testing.T) {
 			if err := hostCall(tr, target); err != nil || len(tr.Host(target).Snapshot()) != 1 {
 				t.Errorf("%s has no state of its own: %v", target, err)
 			}
+		}
+	})
+}
+
+func TestHostsThatDiedAndAreNeverCalledAgainMakeRoom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		seen := &transporttest.Recorder{}
+		p := policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: 10 * time.Second, Window: 30 * time.Second}}
+		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Status: 503}),
+			Default: p, MaxHosts: 4, Observer: seen, Logger: quiet()}))
+		for i := range 4 {
+			_ = hostCall(tr, fmt.Sprintf("http://dead%d.test", i))
+		}
+		time.Sleep(25 * time.Second)
+		_ = hostCall(tr, "http://dead3.test") // tripped once more, and not long ago
+		_ = hostCall(tr, "http://too-soon.test")
+		if n := seen.Count(transport.EventOverflow); n != 1 {
+			t.Errorf("%d overflows while all are fresh in mind, want 1", n)
+		}
+		time.Sleep(20 * time.Second)
+		for i := range 5 {
+			_ = hostCall(tr, fmt.Sprintf("http://new%d.test", i))
+			_ = hostCall(tr, fmt.Sprintf("http://new%d.test", i)) // refused: there is a breaker
+		}
+		if want, got := "http://dead3.test:80 http://new0.test:80 http://new1.test:80 http://new2.test:80 overflow", hostNames(tr); got != want {
+			t.Errorf("states\n%s, want\n%s", got, want)
+		}
+		state := map[string]transport.State{}
+		for _, e := range seen.Events(transport.EventTransition) {
+			if e.Transition.From != state[e.Host] {
+				t.Errorf("%s: from %s, was %s", e.Host, e.Transition.From, state[e.Host])
+			}
+			state[e.Host] = e.Transition.To
+			if e.Reason == "abandoned" && e.Transition.To != transport.Closed {
+				t.Errorf("%s: %+v", e.Host, e.Transition)
+			}
+		}
+		open := 0
+		for _, s := range state {
+			if s != transport.Closed {
+				open++
+			}
+		}
+		if open != 4 {
+			t.Errorf("%d breakers are open for a listener, want those of the 4 states: %v", open, state)
 		}
 	})
 }

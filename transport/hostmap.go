@@ -112,6 +112,7 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 		}
 		h := m.shared
 		m.mu.Unlock()
+		bury(dropped)
 		if first {
 			t.overflowed(h)
 		}
@@ -134,10 +135,17 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 	if to != Closed {
 		h.breaker.deliver()
 	}
-	for _, d := range dropped { // without the lock: a dialer's connections are not ours
-		d.closeIdle()
-	}
+	bury(dropped)
 	return h
+}
+
+// bury ends what hosts that were dropped have left, without the lock: listeners and
+// a dialer's connections are not ours.
+func bury(dropped []*host) {
+	for _, h := range dropped {
+		h.breaker.deliver()
+		h.closeIdle()
+	}
 }
 
 // makeRoom drops one idle host, and returns it: the first, going round, that was
@@ -151,7 +159,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 	for range 2 * len(m.ring) {
 		m.hand %= len(m.ring)
 		h := m.ring[m.hand]
-		if h.visited.Swap(false) || !h.drop() {
+		if h.visited.Swap(false) || !h.drop(now) {
 			m.hand++
 			continue
 		}
@@ -159,6 +167,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 		s.mu.Lock()
 		delete(s.m, h.key)
 		s.mu.Unlock()
+		h.breaker.abandon()
 		last := len(m.ring) - 1
 		m.ring[m.hand] = m.ring[last]
 		m.ring[last] = nil
