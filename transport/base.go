@@ -14,6 +14,36 @@ type base struct {
 	h *host
 }
 
+// wrapper is a base that can be put around each host's pool, and so leaves all
+// limits in force.
+type wrapper interface {
+	http.RoundTripper
+	Unwrap() http.RoundTripper
+	Around(next http.RoundTripper) http.RoundTripper
+}
+
+// unwrap returns what is inside of a base, and what is around that, the outermost
+// first.
+func unwrap(rt http.RoundTripper) (inside http.RoundTripper, around []wrapper) {
+	for {
+		w, ok := rt.(wrapper)
+		if !ok {
+			return rt, around
+		}
+		around = append(around, w)
+		rt = w.Unwrap()
+	}
+}
+
+// through is the transport of a pool with what the base has around it.
+func (t *Transport) through(tr *http.Transport) http.RoundTripper {
+	var rt http.RoundTripper = tr
+	for _, w := range slices.Backward(t.around) {
+		rt = w.Around(rt)
+	}
+	return rt
+}
+
 func newBase(h *host) http.RoundTripper {
 	if h.t.pooled == nil {
 		return h.t.base
@@ -28,7 +58,7 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.pool = p
 	a.mu.Unlock()
 	ctx := httptrace.WithClientTrace(a, a.trace())
-	resp, err := p.transport.RoundTrip(req.WithContext(ctx))
+	resp, err := p.through.RoundTrip(req.WithContext(ctx))
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}

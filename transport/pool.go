@@ -20,6 +20,7 @@ type pools struct {
 // pool is an *http.Transport of one host.
 type pool struct {
 	transport   *http.Transport
+	through     http.RoundTripper // the transport, with what the base has around it
 	idle        *idleConns
 	h           *host
 	heard       atomic.Int64 // the clock when the peer last said anything
@@ -195,7 +196,7 @@ func (h *host) newPool(single bool) *pool {
 	if tr.HTTP2.PingTimeout == 0 {
 		tr.HTTP2.PingTimeout = 5 * time.Second
 	}
-	p := &pool{transport: tr, idle: &h.t.idle, h: h}
+	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, h: h}
 	if single {
 		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
 		p.retired.Store(true)

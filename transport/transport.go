@@ -25,7 +25,8 @@ import (
 // package documentation for its layers.
 type Transport struct {
 	base     http.RoundTripper
-	pooled   *http.Transport // base, where that is one
+	pooled   *http.Transport // base, or what is inside of it
+	around   []wrapper       // of pooled, the outermost first
 	cache    *cache.Cache
 	observer Observer
 	logger   *slog.Logger
@@ -58,11 +59,12 @@ func New(c Config) (*Transport, error) {
 	if t.base == nil {
 		t.base = cleanhttp.DefaultPooledTransport()
 	}
-	if p, ok := t.base.(*http.Transport); ok {
+	p, around := unwrap(t.base)
+	if p, ok := p.(*http.Transport); ok {
 		if p == nil {
 			errs = append(errs, errors.New("Base: a nil *http.Transport: must be nil itself, or a transport"))
 		}
-		t.pooled = p
+		t.pooled, t.around = p, around
 	}
 	store := c.Store
 	if store == nil {

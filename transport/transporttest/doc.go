@@ -14,9 +14,11 @@
 //     in a bubble.
 //   - [NewOrigin] is a server on a loopback socket, for claims about sockets:
 //     resets, stalls, pools, TLS.
+//   - [Faults] goes between the stack and the true dependency, in a test or a
+//     staging environment, and makes a share of the requests go wrong.
 //
-// All three play a script, each [Step] of which serves one request, and keep a
-// [Hit] for each request.
+// The first three play a script, each [Step] of which serves one request, and keep
+// a [Hit] for each request.
 // [Recorder] collects the events of the Transport, [Logs] what it logs.
 // [CheckLeaks] and [CheckPermits] look after what a test leaves behind.
 package transporttest
