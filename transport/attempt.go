@@ -62,6 +62,7 @@ type attempt struct {
 	capture    *cache.Capture
 	lease      time.Duration // when a probe is judged at the latest
 	handed     *call         // ends with this attempt's body
+	hooks      *hooks        // the caller's, if there are any
 }
 
 type attemptKey struct{}

@@ -46,7 +46,7 @@ func (t *Transport) through(tr *http.Transport) http.RoundTripper {
 
 func newBase(h *host) http.RoundTripper {
 	if h.t.pooled == nil {
-		return h.t.base
+		return &foreign{h.t.base}
 	}
 	return &base{h}
 }
@@ -59,6 +59,10 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Unlock()
 	ctx := httptrace.WithClientTrace(a, a.trace())
 	resp, err := p.through.RoundTrip(req.WithContext(ctx))
+	if err == nil {
+		a.written()
+	}
+	a.untrace(err != nil)
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}

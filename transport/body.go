@@ -65,6 +65,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		err := a.expired
 		a.mu.Unlock()
 		_ = ans.Body.Close()
+		a.untrace(true)
 		a.end(endBroken, err)
 		return nil, err
 	}

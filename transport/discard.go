@@ -37,6 +37,8 @@ func (a *attempt) discard(resp *http.Response, err error) outcome {
 	stop.Stop()
 	_ = resp.Body.Close()
 	a.stop() // an upload that goes on
+	a.written()
+	a.untrace(true)
 	if o.cut != nil || len(o.body) > discardBytes {
 		o.cut = io.ErrUnexpectedEOF
 	}

@@ -196,7 +196,8 @@ func failFast(req *http.Request, err error) *http.Response {
 // dismiss closes a failed response; a short one is read to its end first, so that
 // its connection can be used again.
 func dismiss(resp *http.Response) {
-	if b, ok := resp.Body.(*body); ok {
+	b, ok := resp.Body.(*body)
+	if ok {
 		b.a.mu.Lock()
 		b.a.discarded = true
 		b.a.mu.Unlock()
@@ -205,4 +206,7 @@ func dismiss(resp *http.Response) {
 		stop.Stop()
 	}
 	_ = resp.Body.Close()
+	if ok {
+		b.a.untrace(true)
+	}
 }

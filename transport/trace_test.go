@@ -1,0 +1,284 @@
+package transport_test
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// everyHook is a trace with all hooks that there are, each of which tells its name.
+func everyHook(tell func(string)) (*httptrace.ClientTrace, []string) {
+	trace := &httptrace.ClientTrace{}
+	v := reflect.ValueOf(trace).Elem()
+	var names []string
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		names = append(names, name)
+		hook := v.Field(i).Type()
+		v.Field(i).Set(reflect.MakeFunc(hook, func([]reflect.Value) []reflect.Value {
+			tell(name)
+			var none []reflect.Value
+			for out := range hook.Outs() {
+				none = append(none, reflect.Zero(out))
+			}
+			return none
+		}))
+	}
+	return trace, names
+}
+
+// callHooks calls the hooks that a context has, in their order.
+func callHooks(ctx context.Context) {
+	v := reflect.ValueOf(httptrace.ContextClientTrace(ctx)).Elem()
+	for i := range v.NumField() {
+		hook := v.Field(i)
+		var args []reflect.Value
+		for in := range hook.Type().Ins() {
+			args = append(args, reflect.Zero(in))
+		}
+		hook.Call(args)
+	}
+}
+
+func TestTracePassesEveryHookOnOnceUntilItsAttemptIsOver(t *testing.T) {
+	failed := errors.New("failed")
+	for name, row := range map[string]struct {
+		answer func(*http.Request) (*http.Response, error)
+		late   []string
+	}{
+		"answered": {func(r *http.Request) (*http.Response, error) { return ok(r, "x"), nil },
+			[]string{"PutIdleConn", "Wait100Continue", "WroteHeaderField", "WroteHeaders", "WroteRequest"}},
+		"answered too late": {func(r *http.Request) (*http.Response, error) {
+			if r.URL.Path == "/" {
+				<-r.Context().Done()
+			}
+			return ok(r, "x"), nil
+		}, nil},
+		"failed":       {func(*http.Request) (*http.Response, error) { return nil, failed }, nil},
+		"a failed 503": {func(r *http.Request) (*http.Response, error) { a := ok(r, "x"); a.StatusCode = 503; return a, nil }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []string // without a lock, so that the race detector sees a hook that runs late
+			trace, all := everyHook(func(hook string) { told = append(told, hook) })
+			var contexts []context.Context
+			p := policy.Service()
+			p.Retry.Base, p.Retry.Max = time.Nanosecond, time.Nanosecond
+			p.Timeout.Attempt, p.Breaker.SlowCall = 100*time.Millisecond, 0
+			p.Fallback.Degraded = func(r *http.Request, _ error) *http.Response { return ok(r, "degraded") }
+			tr := under(t, transport.Config{Default: p, Base: rt(func(r *http.Request) (*http.Response, error) {
+				contexts = append(contexts, r.Context())
+				callHooks(r.Context())
+				return row.answer(r)
+			})})
+			req := get(t, "http://x.test/")
+			if _, err := fetch(tr.Client(), req.WithContext(httptrace.WithClientTrace(t.Context(), trace))); err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			for range contexts {
+				want = append(want, all...)
+			}
+			if !slices.Equal(told, want) {
+				t.Errorf("told %v, want %v", told, want)
+			}
+			told = nil
+			for _, ctx := range contexts {
+				callHooks(ctx)
+			}
+			slices.Sort(told)
+			if !slices.Equal(told, row.late) {
+				t.Errorf("afterwards %v, want %v", told, row.late)
+			}
+		})
+	}
+}
+
+// The dial of a call goes on, or ends, when the call has failed; net/http then calls
+// hooks, which would write to what is the caller's again.
+func TestTraceOfAnAbandonedDialEndsWithItsCall(t *testing.T) {
+	for name, opts := range kinds {
+		for _, wrapped := range []bool{false, true} {
+			for _, end := range []string{"the caller", "a limit"} {
+				t.Run(fmt.Sprintf("%s, foreign=%v, ended by %s", name, wrapped, end), func(t *testing.T) {
+					transporttest.CheckLeaks(t)
+					origin := transporttest.NewOrigin(t, opts...)
+					returned, dialled := make(chan struct{}), make(chan struct{})
+					base := origin.Base()
+					base.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
+						defer close(dialled)
+						d := net.Dialer{ControlContext: func(context.Context, string, string, syscall.RawConn) error {
+							<-returned // between ConnectStart and ConnectDone
+							return nil
+						}}
+						return d.DialContext(context.WithoutCancel(ctx), network, origin.URL[strings.Index(origin.URL, "//")+2:])
+					}
+					var p policy.Policy
+					ctx := t.Context()
+					if end == "a limit" {
+						p.Timeout.Attempt = 50 * time.Millisecond
+					} else {
+						var cancel context.CancelFunc
+						ctx, cancel = context.WithTimeout(ctx, 50*time.Millisecond)
+						defer cancel()
+					}
+					c := transport.Config{Base: base, Default: p}
+					if wrapped {
+						c.Base = rt(base.RoundTrip)
+					}
+					tr := under(t, c)
+					var told []string
+					trace, _ := everyHook(func(hook string) { told = append(told, hook) })
+					_, err := tr.RoundTrip(get(t, origin.URL).WithContext(httptrace.WithClientTrace(ctx, trace)))
+					if !errors.Is(err, context.DeadlineExceeded) {
+						t.Error(err)
+					}
+					want := []string{"GetConn", "ConnectStart"}
+					if !slices.Equal(told, want) {
+						t.Errorf("told %v, want %v", told, want)
+					}
+					told = nil
+					close(returned)
+					<-dialled
+					_ = tr.Close()
+					base.CloseIdleConnections()
+					if told != nil {
+						t.Errorf("afterwards %v", told)
+					}
+				})
+			}
+		}
+	}
+}
+
+// A base in memory knows nothing of hooks, and is not waited for.
+func TestTraceOfABaseWithoutHooksTakesNoTime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := transporttest.NewBase(transporttest.Step{Status: 503}, transporttest.Step{})
+		p := policy.Policy{Retry: policy.Retry{MaxAttempts: 2, Base: time.Nanosecond, Max: time.Nanosecond}}
+		tr := under(t, transport.Config{Base: base, Default: p})
+		trace, _ := everyHook(func(string) {})
+		start := time.Now()
+		if _, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(httptrace.WithClientTrace(t.Context(), trace))); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(start); took > time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// A call that finds a connection leaves its own dial to whoever comes next.
+func TestTraceOfADialThatWasNotNeededEndsWithTheAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		origin := transporttest.NewNet(t, nil)
+		origin.Script(transporttest.Step{Delay: time.Second, Body: "first"}, transporttest.Step{Body: "second"})
+		base := origin.Base()
+		dial := base.DialContext
+		base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if trace := httptrace.ContextClientTrace(ctx); trace.ConnectDone != nil { // the second call
+				defer func() { trace.ConnectDone(network, addr, nil) }()
+				time.Sleep(2 * time.Second)
+			}
+			return dial(ctx, network, addr)
+		}
+		tr := under(t, transport.Config{Base: base})
+		go func() { _, _ = fetch(tr.Client(), get(t, origin.URL)) }()
+		time.Sleep(500 * time.Millisecond)
+		var told []string
+		trace, _ := everyHook(func(hook string) { told = append(told, hook) })
+		text, err := fetch(tr.Client(), get(t, origin.URL).WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+		if err != nil || text != "second" {
+			t.Fatal(text, err)
+		}
+		synctest.Wait()
+		if slices.Contains(told, "ConnectDone") || !slices.Contains(told, "GotConn") || !slices.Contains(told, "PutIdleConn") {
+			t.Errorf("told %v", told)
+		}
+		told = nil
+		time.Sleep(5 * time.Second)
+		if told != nil {
+			t.Errorf("afterwards %v", told)
+		}
+	})
+}
+
+// A hook that runs when its call ends is waited for, but not for long.
+func TestTraceHookThatRunsIsGivenTimeToReturn(t *testing.T) {
+	t.Parallel()
+	for hook, want := range map[time.Duration]time.Duration{
+		20 * time.Millisecond: 110 * time.Millisecond, // from 90 ms on
+		time.Minute:           150 * time.Millisecond,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			origin := transporttest.NewNet(t, nil, transporttest.TLS(), transporttest.ServeConn(silent))
+			origin.OnDial(transporttest.DialDelay(90 * time.Millisecond))
+			tr := bounded(t, origin.Base(), policy.Timeout{Attempt: 100 * time.Millisecond})
+			returned := false
+			trace := &httptrace.ClientTrace{
+				TLSHandshakeStart: func() {
+					time.Sleep(hook)
+					returned = true
+				},
+				TLSHandshakeDone: func(tls.ConnectionState, error) { t.Error("a hook of a call that is over") },
+			}
+			start := time.Now()
+			_, err := tr.RoundTrip(get(t, origin.URL).WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+			if !errors.Is(err, transport.ErrAttemptTimeout) {
+				t.Error(err)
+			}
+			mustTake(t, start, want)
+			if want == 110*time.Millisecond && !returned {
+				t.Error("the hook still runs")
+			}
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
+// Over HTTP/2 an answer may be faster than the news that its request was written.
+func TestTraceOfAnAnsweredRequestSaysThatItWasWritten(t *testing.T) {
+	for _, status := range []int{200, 503} {
+		eachKind(t, func(t *testing.T, opts []transporttest.Option) {
+			transporttest.CheckLeaks(t)
+			origin := transporttest.NewOrigin(t, opts...)
+			origin.Script(transporttest.Step{Status: status, Body: "x"}, transporttest.Step{Body: "x"})
+			p := policy.Service()
+			p.Retry.Base, p.Retry.Max = time.Nanosecond, time.Nanosecond
+			tr := under(t, transport.Config{Base: origin.Base(), Default: p})
+			var told []string
+			resp, err := tr.RoundTrip(get(t, origin.URL).WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				WroteHeaders: func() { time.Sleep(10 * time.Millisecond) }, // longer than the answer takes
+				WroteRequest: func(httptrace.WroteRequestInfo) { told = append(told, "wrote") },
+				GotConn:      func(httptrace.GotConnInfo) { told = append(told, "got") },
+			})))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := []string{"got", "wrote", "got", "wrote"}
+			if status == 200 {
+				want = want[:2]
+			}
+			if !slices.Equal(told, want) {
+				t.Errorf("%d: %v", status, told)
+			}
+			_ = resp.Body.Close()
+		})
+	}
+}
