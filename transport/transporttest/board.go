@@ -26,6 +26,14 @@ func (b *board) update(change func()) {
 	}
 }
 
+// next is closed at the next change. It is called under the lock.
+func (b *board) next() <-chan struct{} {
+	if b.changed == nil {
+		b.changed = make(chan struct{})
+	}
+	return b.changed
+}
+
 // await returns when done does, which is called under the lock, or fails the test
 // with what it waited for.
 func (b *board) await(t testing.TB, done func() bool, what func() string) {
@@ -38,10 +46,7 @@ func (b *board) await(t testing.TB, done func() bool, what func() string) {
 			b.mu.Unlock()
 			return
 		}
-		if b.changed == nil {
-			b.changed = make(chan struct{})
-		}
-		changed := b.changed
+		changed := b.next()
 		b.mu.Unlock()
 		select {
 		case <-changed:

@@ -14,6 +14,8 @@
 //     in a bubble.
 //   - [NewOrigin] is a server on a loopback socket, for claims about sockets:
 //     resets, stalls, pools, TLS.
+//   - [Relay] is a bad network in front of an Origin or any other TCP server:
+//     latency, silence, FIN, RST, garbage, in one direction or both.
 //   - [Faults] goes between the stack and the true dependency, in a test or a
 //     staging environment, and makes a share of the requests go wrong.
 //
