@@ -2,6 +2,7 @@ package transport
 
 import (
 	"cmp"
+	"container/list"
 	"net/http"
 	"slices"
 	"sync"
@@ -28,6 +29,10 @@ type pool struct {
 	retired     atomic.Bool  // finishes its streams, and is closed after the last
 	multiplexed atomic.Bool  // speaks HTTP/2
 	parked      atomic.Int64 // idle connections, as far as they can be seen
+
+	listed atomic.Bool   // place is set
+	place  *list.Element // among those that have idle connections
+	since  time.Duration // when the host was last used, when its turn to be closed came last
 }
 
 // acquire returns the host's pool, or with fresh one of its own for a single
@@ -87,6 +92,7 @@ func (h *host) closeIdle() {
 // pool a moment after its handshake.
 func (p *pool) close() {
 	p.transport.CloseIdleConnections()
+	p.idle.strike(p)
 	p.idle.sub(p.parked.Swap(0))
 	if p.multiplexed.Load() || p.retired.Load() {
 		time.AfterFunc(moment, p.transport.CloseIdleConnections)
@@ -131,8 +137,9 @@ func (p *pool) put() {
 		p.parked.Add(-1)
 		return
 	}
+	p.idle.enlist(p)
 	if p.idle.add(1) {
-		p.h.t.shedIdle(p)
+		p.idle.shed(p)
 	}
 }
 
@@ -143,20 +150,6 @@ func (p *pool) took() {
 	}
 	p.parked.Add(1)
 }
-
-// idleConns bounds the idle connections of all hosts together. It sees them
-// through httptrace, which does not tell of those that the peer or net/http's
-// idle timeout has closed; so it may count too many, and close too early. HTTP/2
-// is not traced: a pool that speaks it and is not in use has one idle connection.
-type idleConns struct {
-	max int64
-	n   atomic.Int64
-}
-
-// add reports whether there are now too many.
-func (i *idleConns) add(n int64) bool { return i.n.Add(n) > i.max }
-
-func (i *idleConns) sub(n int64) { i.n.Add(-n) }
 
 // newPool clones the base for a host: its settings are kept, its limits on
 // connecting become the policy's.

@@ -32,28 +32,3 @@ func (t *Transport) sweep(now time.Duration) {
 		h.pools.giveBack()
 	}
 }
-
-// shedIdle closes the idle connections of the host that was used longest ago,
-// of a few that have any: there are too many in all.
-func (t *Transport) shedIdle(newest *pool) {
-	m := &t.hosts
-	if !m.mu.TryLock() {
-		return
-	}
-	var oldest *pool
-	for i := range min(len(m.ring), sweepHosts) {
-		h := m.ring[(m.broom+i)%len(m.ring)]
-		p := h.pools.current.Load()
-		if p == nil || p == newest || p.parked.Load() == 0 {
-			continue
-		}
-		if oldest == nil || h.used.Load() < oldest.h.used.Load() {
-			oldest = p
-		}
-	}
-	m.broom += sweepHosts
-	m.mu.Unlock()
-	if oldest != nil { // newest alone keeps within the bound
-		oldest.close()
-	}
-}
