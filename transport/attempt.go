@@ -54,6 +54,7 @@ type attempt struct {
 	idled      bool           // it was found to be forgotten
 	leaked     string         // how
 	closed     bool           // the body was closed, by the caller or for being forgotten
+	shut       bool           // and so was the base's, by the caller
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's
 	unhook     func() bool    // undoes what the caller's context was told to do

@@ -130,9 +130,14 @@ func (a *attempt) explain(err error) error {
 func (b *body) Read(p []byte) (int, error) {
 	a := b.a
 	a.mu.Lock()
-	if a.readErr != nil {
-		defer a.mu.Unlock()
-		return 0, a.readErr
+	if err, shut := a.readErr, a.shut; err != nil {
+		a.mu.Unlock()
+		if shut { // net/http has its own words for that
+			if n, own := a.resp.Body.Read(p); n == 0 && own != nil {
+				err = own
+			}
+		}
+		return 0, err
 	}
 	a.clock.shift(a.call.h.t.now(), phaseBody, a.clock.uploading)
 	a.mu.Unlock()
@@ -223,6 +228,9 @@ func (b *body) Close() error {
 		a.stop() // or, over HTTP/2, Close waits for a peer that may not read
 	}
 	err := a.resp.Body.Close()
+	a.mu.Lock()
+	a.shut = true
+	a.mu.Unlock()
 	if open {
 		a.end(endClosed, nil)
 		b.store(eof)

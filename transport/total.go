@@ -34,7 +34,11 @@ func (l *total) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // redirects reports whether http.Client may follow the response.
 func redirects(resp *http.Response) bool {
-	return resp.StatusCode >= 300 && resp.StatusCode < 400 && resp.Header["Location"] != nil
+	switch resp.StatusCode {
+	case http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return resp.Header["Location"] != nil
+	}
+	return false
 }
 
 // hop is the body of a redirect. http.Client hands the response it follows to the
