@@ -61,7 +61,8 @@ func environmentTold(t *testing.T, urls []string, env ...string) map[string][]st
 			cmd.Env = append(cmd.Env, e)
 		}
 	}
-	cmd.Env = append(append(cmd.Env, environmentURLs+"="+strings.Join(urls, " ")), env...)
+	cmd.Env = append(cmd.Env, environmentURLs+"="+strings.Join(urls, " "), "GORACE=atexit_sleep_ms=0")
+	cmd.Env = append(cmd.Env, env...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
