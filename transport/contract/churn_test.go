@@ -46,7 +46,7 @@ func churnFlat(t *testing.T, before churnUse, goroutines, files int, heap uint64
 
 // A stack for each call is no way to use it, and leaves nothing behind once closed.
 func TestChurnOfStacksThatAreClosedLeavesNothing(t *testing.T) {
-	for name, stacks := range map[string]int{"HTTP/1.1": 1000, "HTTP/2": 200} {
+	for name, stacks := range map[string]int{"HTTP/1.1": 1000, "HTTP/2": 100} {
 		t.Run(name, func(t *testing.T) {
 			transporttest.CheckLeaks(t)
 			o := transporttest.NewOrigin(t, stackProtocols[name]...)
@@ -74,9 +74,9 @@ func TestChurnOfStacksThatAreClosedLeavesNothing(t *testing.T) {
 
 // What is kept of a host is no goroutine, and connections only up to the bound.
 func TestChurnOfHostsStartsNoGoroutines(t *testing.T) {
-	hosts := 1000
+	hosts := 600
 	if testing.Short() {
-		hosts = 500
+		hosts = 300
 	}
 	o := transporttest.NewOrigin(t)
 	tr := stackNew(t, transport.Config{Base: o.Base(), MaxIdleConns: 10})
