@@ -6,6 +6,8 @@ ARGS    ?=
 COUNT   ?= 1
 PACKAGES = ./...
 FUZZTIME ?= 20s
+SOAK    ?= 10m
+SEED    ?=
 # Of an earlier commit, to compare with: make bench BASE=HEAD~1
 BASE    ?=
 BENCH   ?= .
@@ -49,3 +51,7 @@ bench: ## benchmarks (BASE=commit compares with that commit, side by side)
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (20s)
 	@./testdata/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: ## 200 callers, 50 hosts, every fault at random (SOAK=60s; SEED=n repeats its decisions)
+	SOAK='$(SOAK)' SEED='$(SEED)' $(GO) test -race -count=1 -timeout 0 -v -run Everything ./transport/soak
