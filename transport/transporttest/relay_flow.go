@@ -58,7 +58,7 @@ func (f *Flow) Drip(n int, every time.Duration) {
 }
 
 // BlackHole lets nothing through, not even the end, as if all packets were lost:
-// the sender can send until buffers are full, some 100 KiB, and the receiver hears
+// the sender can send until buffers are full, some 200 KiB, and the receiver hears
 // nothing. After Pass what was sent arrives, as TCP would send it again.
 func (f *Flow) BlackHole() { f.relay.set((*Flow).blackHole, f) }
 

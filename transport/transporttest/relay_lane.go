@@ -12,9 +12,9 @@ import (
 
 const (
 	pieceSize   = 32 << 10
-	queueSize   = 64 << 10 // of what a lane holds
-	delayedSize = 4 << 20  // with a Delay
-	socketSize  = 64 << 10 // of each buffer of a socket
+	queueSize   = 64 << 10  // of what a lane holds
+	delayedSize = 4 << 20   // with a Delay
+	socketSize  = 128 << 10 // of each buffer of a socket
 )
 
 // link is a connection of a Relay: one to the client, one to the server, and a lane

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ func relayDial(t *testing.T, r *transporttest.Relay) *net.TCPConn {
 	t.Helper()
 	c, err := net.Dial("tcp", r.Addr)
 	if err != nil {
-		t.Fatal(err)
+		t.Error(err)
+		return nil
 	}
 	t.Cleanup(func() { c.Close() })
 	return c.(*net.TCPConn)
@@ -408,6 +410,9 @@ func TestRelayGivesGarbageToOpenConnectionsAndNewOnes(t *testing.T) {
 	relayWants(t, other, "garbage")
 	r.Pass()
 	relaySilent(t, client, 30*time.Millisecond)
+	if _, given := r.Down.Bytes(); given != 0 {
+		t.Errorf("%d bytes of the server's were given", given)
+	}
 	third := relayDial(t, r)
 	<-accepted
 	fmt.Fprint(<-accepted, "well again")
@@ -440,8 +445,19 @@ func TestRelayIgnoresUntilItPasses(t *testing.T) {
 	fmt.Fprint(r.client, "still here")
 	relayWants(t, r.server, "still here")
 	r.Pass()
-	relayDial(t, r.Relay)
-	r.WaitOpen(2)
+	start := time.Now()
+	var dials sync.WaitGroup
+	for range 30 { // as many at a time as before
+		dials.Go(func() { relayDial(t, r.Relay) })
+	}
+	dials.Wait()
+	if took := time.Since(start); took > 900*time.Millisecond { // a SYN that is lost is sent again after a second
+		t.Errorf("30 connections took %v", took)
+	}
+	r.WaitOpen(31)
+	if opened, _ := r.Connections(); opened != 31 { // those that have filled the queue are none
+		t.Errorf("%d opened", opened)
+	}
 	r.Ignore()
 	r.Refuse()
 	if _, err := net.Dial("tcp", r.Addr); !errors.Is(err, syscall.ECONNREFUSED) {
