@@ -47,6 +47,7 @@ type attempt struct {
 	direct     bool           // its last dial was to the host itself, not to a proxy
 	dials      int            // that have given a connection, or found one waiting
 	sending    bool           // the base has not yet closed the request body
+	uploaded   bool           // nor need it read on
 	discarded  bool           // its response is not wanted any more
 	faulty     bool           // the request itself is at fault
 	stream     bool           // exempt from all limits but those on connecting and StreamIdle
@@ -55,6 +56,7 @@ type attempt struct {
 	leaked     string         // how
 	closed     bool           // the body was closed, by the caller or for being forgotten
 	shut       bool           // and so was the base's, by the caller
+	remnant    bool           // the end of a body that is none is yet to come
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's
 	unhook     func() bool    // undoes what the caller's context was told to do
@@ -200,7 +202,7 @@ func (a *attempt) giveBack(how ending) {
 	h := a.call.h
 	a.mu.Lock()
 	pool := a.pool
-	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
+	goesOn := a.sending || a.remnant         // the rest of the request, or of an empty answer, may be read on; its end stops the attempt
 	doubtful := a.expired != nil && a.reused // the connection that it used
 	a.mu.Unlock()
 	h.bulkhead.held.Add(-1) // first, so that the gauge never shows more than there are permits
@@ -211,7 +213,7 @@ func (a *attempt) giveBack(how ending) {
 		}
 		pool.release()
 	}
-	if !(how == endHeaders && pool == nil) && !(how == endEOF && sending) { // net/http has let go of an upgraded connection
+	if !(how == endHeaders && pool == nil) && !(how == endEOF && goesOn) { // net/http has let go of an upgraded connection
 		a.stop()
 	}
 }

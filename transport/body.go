@@ -87,8 +87,8 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		a.watch(now)
 	}
 	slow, stream := a.slow, a.stream
-	if a.sending && !bodiless && a.parent.Done() != nil { // a read may not heed the context until all is sent
-		a.unhook = context.AfterFunc(a.parent, a.closeBase)
+	if a.sending && !a.uploaded && !bodiless && a.parent.Done() != nil { // a read may not heed the context until all is sent
+		a.unhook = context.AfterFunc(a.parent, a.closeDeaf)
 	}
 	a.mu.Unlock()
 
@@ -102,6 +102,12 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 			}
 		}
 	case bodiless:
+		if ans.Body != http.NoBody {
+			ans.Body = &remnant{ans.Body, &ans.Response, a}
+			a.mu.Lock()
+			a.remnant = true
+			a.mu.Unlock()
+		}
 		a.end(endEOF, nil)
 	default:
 		b := &ans.body
@@ -154,6 +160,9 @@ func (b *body) got(p []byte, err error) error {
 	if len(p) > 0 && a.pool != nil {
 		a.pool.hear(now)
 	}
+	if a.resp.Trailer != nil { // a zipped body may have read ahead to them
+		b.resp.Trailer = a.resp.Trailer
+	}
 	if a.closed || a.ended { // meanwhile: whoever closed it ends the attempt
 		defer a.mu.Unlock()
 		if err != nil && a.readErr != nil {
@@ -171,9 +180,6 @@ func (b *body) got(p []byte, err error) error {
 	how := endBroken
 	if err == io.EOF {
 		how, err = endEOF, nil
-		if a.resp.Trailer != nil {
-			b.resp.Trailer = a.resp.Trailer
-		}
 		a.readErr = io.EOF
 	} else {
 		if err = discreet(err); a.expired != nil {
@@ -282,7 +288,7 @@ func (a *attempt) interrupt() {
 // deaf reports whether a read of the base's body may not heed the context: that of
 // a foreign base, and over HTTP/2 that of a call whose request body waits for its
 // caller. mu must be held.
-func (a *attempt) deaf() bool { return a.pool == nil || a.sending }
+func (a *attempt) deaf() bool { return a.pool == nil || a.sending && !a.uploaded }
 
 // closeBase closes the base's body.
 func (a *attempt) closeBase() {
@@ -292,6 +298,49 @@ func (a *attempt) closeBase() {
 	if resp != nil && resp.Body != nil {
 		_ = resp.Body.Close()
 	}
+}
+
+// closeDeaf closes the base's body if a read of it still does not heed the context.
+func (a *attempt) closeDeaf() {
+	a.mu.Lock()
+	deaf := a.deaf()
+	a.mu.Unlock()
+	if deaf {
+		a.closeBase()
+	}
+}
+
+// remnant is the body of an answer that has none, but whose end is yet to come, such
+// as a 204 over HTTP/2 that ends with a DATA frame. Its attempt has ended, but for the
+// context.
+type remnant struct {
+	io.ReadCloser
+	resp *http.Response
+	a    *attempt
+}
+
+func (r *remnant) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	if err == nil {
+		return n, nil
+	}
+	if r.a.resp.Trailer != nil {
+		r.resp.Trailer = r.a.resp.Trailer
+	}
+	r.a.mu.Lock()
+	r.a.remnant = false
+	sending := r.a.sending // its end stops the attempt
+	r.a.mu.Unlock()
+	if !sending {
+		r.a.stop()
+	}
+	return n, discreet(err)
+}
+
+func (r *remnant) Close() error {
+	err := r.ReadCloser.Close()
+	r.a.stop()
+	return err
 }
 
 // hand makes the end of the body the end of the call; false if it has ended.

@@ -105,6 +105,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	a.clock.shift(a.call.h.t.now(), next, false)
 	a.clock.bytes += int64(n)
+	a.uploaded = a.uploaded || err != nil
 	short, long := err == io.EOF && u.known && u.left > 0, u.known && u.left < 0
 	switch {
 	case u.done.Load(): // closed by the base while it was read
@@ -120,9 +121,9 @@ func (u *upload) Close() error {
 	err := u.src.Close()
 	u.a.mu.Lock()
 	u.a.sending = false
-	ended := u.a.ended
+	over := u.a.ended && !u.a.remnant
 	u.a.mu.Unlock()
-	if ended {
+	if over {
 		u.a.stop()
 	}
 	return err

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
@@ -184,13 +185,20 @@ var (
 
 // frameExchanges are about what only HTTP/2 can do, over a connection in the clear.
 var frameExchanges = map[string]exchange{
-	"GET":                 bare(nil, okay),
-	"POST":                bare(postKnown, okay),
-	"POST of unknown":     bare(postChunk, okay),
-	"reused":              bareMore(again(3), okay),
-	"a HEAD":              bare(askMethod("HEAD"), func(s *stream) { s.header(true, ":status", "200", "content-length", "1000") }),
-	"a HEAD with data":    bareLoose(askMethod("HEAD"), func(s *stream) { s.header(false, ":status", "200", "content-length", "2"); s.data(true, "ok") }),
-	"a 204":               bare(nil, func(s *stream) { s.header(true, ":status", "204") }),
+	"GET":              bare(nil, okay),
+	"POST":             bare(postKnown, okay),
+	"POST of unknown":  bare(postChunk, okay),
+	"reused":           bareMore(again(3), okay),
+	"a HEAD":           bare(askMethod("HEAD"), func(s *stream) { s.header(true, ":status", "200", "content-length", "1000") }),
+	"a HEAD with data": bareLoose(askMethod("HEAD"), func(s *stream) { s.header(false, ":status", "200", "content-length", "2"); s.data(true, "ok") }),
+	"a 204":            bare(nil, func(s *stream) { s.header(true, ":status", "204") }),
+	"a 204 that ends later": bare(nil, func(s *stream) {
+		s.header(false, ":status", "204")
+		time.Sleep(20 * time.Millisecond) // the peer's own time
+		s.data(true, "")
+	}),
+	"a 304 that is reset": bare(nil, func(s *stream) { s.header(false, ":status", "304"); s.rst(http2.ErrCodeInternal) }),
+	"a 204 with trailers": bare(nil, func(s *stream) { s.header(false, ":status", "204"); s.header(true, "x-sum", "1") }),
 	"a 304":               bare(nil, func(s *stream) { s.header(true, ":status", "304", "etag", `"1"`) }),
 	"a 418":               bare(nil, func(s *stream) { s.header(true, ":status", "418") }),
 	"a 599":               bare(postKnown, func(s *stream) { s.header(true, ":status", "599") }),

@@ -76,7 +76,7 @@ var exchanges = map[string]map[string]exchange{
 }
 
 // contractExchanges is how many exchanges there are at the least.
-const contractExchanges = 250
+const contractExchanges = 650
 
 // TestExchangesAreTheSameWithTheStack plays every exchange without and with the
 // stack, without limits to speak of and with both presets, where retries make no
