@@ -27,6 +27,8 @@ type pool struct {
 	heard       atomic.Int64 // the clock when the peer last said anything
 	active      atomic.Int64 // attempts that use it
 	retired     atomic.Bool  // finishes its streams, and is closed after the last
+	single      bool         // for one attempt; what it leaves is closed by its idle timeout
+	closing     atomic.Bool  // closeAgain is at it
 	multiplexed atomic.Bool  // speaks HTTP/2
 	parked      atomic.Int64 // idle connections, as far as they can be seen
 
@@ -89,17 +91,35 @@ func (h *host) closeIdle() {
 
 // close closes the connections that are idle. An HTTP/2 connection counts its last
 // stream as open for a moment after its body has ended, and a new one is in the
-// pool a moment after its handshake.
+// pool a moment after its handshake. Neither can be seen, and on a machine that is
+// busy, or with a request body that is slow to close, the moment is long: a pool
+// that will not be used again is closed again, less and less often.
 func (p *pool) close() {
 	p.transport.CloseIdleConnections()
 	p.idle.strike(p)
 	p.idle.sub(p.parked.Swap(0))
-	if p.multiplexed.Load() || p.retired.Load() {
+	last := p.retired.Load() || p.h.t.closed.Load()
+	if p.multiplexed.Load() || last {
 		time.AfterFunc(moment, p.transport.CloseIdleConnections)
+	}
+	if last && !p.single && p.closing.CompareAndSwap(false, true) {
+		p.closeAgain(2 * moment)
 	}
 }
 
 const moment = 50 * time.Millisecond
+
+// closeAgain goes on for about a minute; what is left then, its idle timeout ends.
+func (p *pool) closeAgain(after time.Duration) {
+	if after > sweepIdle/2 {
+		p.closing.Store(false)
+		return
+	}
+	time.AfterFunc(after, func() {
+		p.transport.CloseIdleConnections()
+		p.closeAgain(2 * after)
+	})
+}
 
 // release is called once for each acquire.
 func (p *pool) release() {
@@ -192,6 +212,7 @@ func (h *host) newPool(single bool) *pool {
 	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, h: h}
 	if single {
 		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
+		p.single = true
 		p.retired.Store(true)
 	}
 	return p
