@@ -16,20 +16,21 @@ var thousand = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + strings.Repea
 
 // bodyExchanges are about what callers do with the bodies of answers.
 var bodyExchanges = map[string]exchange{
-	"read in part":                   {answer: thousand, read: readSome(10)},
-	"read in part, chunked":          {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n", read: readSome(3)},
-	"read in part, zipped":           {answer: zipped(zip(helloes)), read: readSome(10)},
-	"read in part, and its trailers": {answer: answerExchanges["gzip, chunked with trailers"].answer, read: readSome(1)},
-	"read in part, until it ends":    {answer: "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", 1000), end: endCut, read: readSome(10)},
-	"not read":                       {answer: thousand, read: readSome(0)},
-	"not read, zipped":               {answer: zipped(zip(helloes)), read: readSome(0)},
-	"not read, empty":                {answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", read: readSome(0)},
-	"not read, one of many bytes":    {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000), read: readSome(0)},
-	"not read, then asked again":     {answer: thousand, read: readSome(0), more: []ask{nil}},
-	"in part, then asked again":      {answer: thousand, read: readSome(10), more: []ask{nil}},
-	"all but its end, then again":    {answer: thousand, read: readSome(1000), more: []ask{nil}},
-	"chunked all but its end":        {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", read: readSome(2), more: []ask{nil}},
-	"byte by byte":                   {answer: thousand, read: readBy(func(r io.Reader) io.Reader { return iotest.OneByteReader(r) })},
+	"read in part":          {answer: thousand, read: readSome(10)},
+	"read in part, chunked": {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n5\r\nhello\r\n0\r\n\r\n", read: readSome(3)},
+	"read in part, zipped":  {answer: zipped(zip(helloes)), read: readSome(10)},
+	"read in part, and its trailers": {read: readSome(1),
+		answer: strings.Replace(answerExchanges["gzip, chunked with trailers"].answer, "Trailer: X-Sum\r\n", "", 1)},
+	"read in part, until it ends": {answer: "HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", 1000), end: endCut, read: readSome(10)},
+	"not read":                    {answer: thousand, read: readSome(0)},
+	"not read, zipped":            {answer: zipped(zip(helloes)), read: readSome(0)},
+	"not read, empty":             {answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", read: readSome(0)},
+	"not read, one of many bytes": {answer: "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n" + strings.Repeat("x", 1_000_000), read: readSome(0)},
+	"not read, then asked again":  {answer: thousand, read: readSome(0), more: []ask{nil}},
+	"in part, then asked again":   {answer: thousand, read: readSome(10), more: []ask{nil}},
+	"all but its end, then again": {answer: thousand, read: readSome(1000), more: []ask{nil}},
+	"chunked all but its end":     {answer: "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", read: readSome(2), more: []ask{nil}},
+	"byte by byte":                {answer: thousand, read: readBy(func(r io.Reader) io.Reader { return iotest.OneByteReader(r) })},
 	"through a buffer of one's own": {answer: thousand, read: func(_ *play, resp *http.Response) ([]byte, error) {
 		var b bytes.Buffer
 		n, err := io.CopyBuffer(struct{ io.Writer }{&b}, resp.Body, make([]byte, 7))

@@ -92,7 +92,7 @@ var proxyExchanges = map[string]exchange{
 	"CONNECT, nothing":        tunnelled(exchange{}, turn{end: endCut}),
 	"CONNECT, nobody listens": tunnelled(exchange{base: through("http://refused.test:3128")}, established),
 	"CONNECT, then garbage":   tunnelled(exchange{loose: true}, turn{answer: "HTTP/1.1 200 OK\r\n\r\nHELLO, THIS IS NOT TLS\r\n", end: endCut}),
-	"CONNECT, then nothing":   tunnelled(exchange{}, turn{answer: "HTTP/1.1 200 OK\r\n\r\n", end: endCut}),
+	"CONNECT, then nothing":   tunnelled(exchange{loose: true}, turn{answer: "HTTP/1.1 200 OK\r\n\r\n", end: endCut}),
 
 	"SOCKS5":             {base: through("socks5://proxy.test:1080")},
 	"SOCKS5 with a name": {base: through("socks5://u:p@proxy.test:1080")},

@@ -34,6 +34,12 @@ func FuzzDifferential(f *testing.F) {
 			if which == withCopies { // Close may read what is kept to its end
 				got.Hooks, got.Origin, want.Hooks, want.Origin = nil, "", nil, ""
 			}
+			for _, told := range []*tale{&want, &got} {
+				told.Answers = slices.Clone(told.Answers)
+				for i := range told.Answers {
+					told.Answers[i].unsure(m.calls[i])
+				}
+			}
 			if diff := want.diff(got); diff != "" {
 				t.Errorf("%s:\n%s\n%s", which, m, diff)
 			}
@@ -227,6 +233,17 @@ func (m madeUp) play(t *testing.T, p *policy.Policy) (told tale) {
 		}
 	})
 	return told
+}
+
+// unsure forgets what is not compared: the body of a redirect notes Timeout.Total, and
+// a zipped body may have read ahead to its trailers when its caller turns away, or not.
+func (a *answer) unsure(c madeUpCall) {
+	if a.Header["Location"] != nil {
+		a.Kind = ""
+	}
+	if c.read >= 0 {
+		a.Trailer = nil
+	}
 }
 
 // do does one request.
