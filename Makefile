@@ -38,6 +38,10 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	./testdata/imports.sh
 	./testdata/vuln.sh
 
+.PHONY: compat
+compat: ## other people's clients, and their own tests, over the stack (FULL=1: all of them)
+	cd compat && $(GO) test -count=1 . && $(GO) run ./suites $(if $(FULL),-full)
+
 .PHONY: cover
 cover: ## statement coverage of policy, cache and transport
 	$(GO) test -count=1 -coverpkg=./policy,./cache,./transport -coverprofile=cover.out ./policy ./cache ./transport/...

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/watertight-go/watertight/compat/underneath"
+)
+
+// modes are the ways to put the stack underneath.
+var modes = []string{underneath.Install, underneath.Every}
+
+// report is what came of one suite.
+type report struct {
+	name                    string
+	passed, skipped, failed int // without the stack
+	attempts                int // with it
+	differences             []difference
+	errs                    []error
+}
+
+// difference is a test that passes without the stack and fails with it.
+type difference struct {
+	pkg, test, mode, said string
+}
+
+// rerun is how often, on either side, a test that differs is run again alone, and
+// then with its whole package, before it is called a difference.
+const rerun = 3
+
+// compareAll runs the suites, prints a line for each, and reports whether there is
+// no difference.
+func compareAll(st *stage, chosen []suite, w io.Writer) bool {
+	start := time.Now()
+	reports := make(chan *report)
+	for _, s := range chosen {
+		go func() { reports <- compare(st, s) }()
+	}
+	var total report
+	fmt.Fprintf(w, "%-60s %6s %7s %8s %6s %8s\n", "suite", "passed", "skipped", "baseline", "differ", "attempts")
+	for range chosen {
+		r := <-reports
+		r.print(w)
+		total.add(r)
+	}
+	differ := len(total.differences)
+	total.differences = nil
+	total.name = fmt.Sprintf("total, in %v", time.Since(start).Round(time.Second))
+	total.print(w)
+	fmt.Fprint(w, legend)
+	return differ == 0 && len(total.errs) == 0
+}
+
+const legend = `
+passed: without the stack and with it; baseline: failed without it, so they take no part;
+differ: failed only with it; attempts: what went through the stack meanwhile
+`
+
+func (r *report) add(o *report) {
+	r.passed += o.passed
+	r.skipped += o.skipped
+	r.failed += o.failed
+	r.attempts += o.attempts
+	r.differences = append(r.differences, o.differences...)
+	r.errs = append(r.errs, o.errs...)
+}
+
+func (r *report) print(w io.Writer) {
+	fmt.Fprintf(w, "%-60s %6d %7d %8d %6d %8d\n", r.name, r.passed, r.skipped, r.failed, len(r.differences), r.attempts)
+	for _, d := range r.differences {
+		fmt.Fprintf(w, "\n--- %s in %s, %s\n%s\n", d.test, d.pkg, d.mode, indent(d.said))
+	}
+	for _, err := range r.errs {
+		fmt.Fprintf(w, "    %v\n", err)
+	}
+}
+
+func indent(text string) string {
+	return "    " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    ")
+}
+
+// compare runs one suite.
+func compare(st *stage, s suite) *report {
+	r := &report{name: s.module + "@" + st.version[s.module]}
+	packages, err := st.packages(s)
+	if err != nil {
+		r.errs = append(r.errs, err)
+	}
+	reports := make([]*report, len(packages))
+	var wg sync.WaitGroup
+	for i, p := range packages {
+		wg.Go(func() { reports[i] = comparePackage(st, s, p) })
+	}
+	wg.Wait()
+	for _, one := range reports {
+		r.add(one)
+	}
+	slices.SortFunc(r.differences, func(a, b difference) int {
+		return strings.Compare(a.pkg+a.test+a.mode, b.pkg+b.test+b.mode)
+	})
+	return r
+}
+
+// comparePackage runs a package's tests without the stack, and in each mode.
+func comparePackage(st *stage, s suite, p testPackage) *report {
+	r := &report{}
+	if err := st.compile(p); err != nil {
+		r.errs = append(r.errs, err)
+		return r
+	}
+	defer os.Remove(p.binary)
+	var wg sync.WaitGroup
+	var plain results
+	wg.Go(func() { plain = p.run("", "", "", s.skip, packageLimit) })
+	with := make([]results, len(modes))
+	counts := make([]string, len(modes))
+	for i, mode := range modes {
+		counts[i] = p.binary + "." + mode
+		wg.Go(func() { with[i] = p.run(mode, counts[i], "", s.skip, packageLimit) })
+	}
+	wg.Wait()
+	for _, status := range plain.of {
+		switch status {
+		case "PASS":
+			r.passed++
+		case "SKIP":
+			r.skipped++
+		default:
+			r.failed++
+		}
+	}
+	if len(plain.of) == 0 && plain.err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%s: %w\n%s", p.path, plain.err, indent(plain.said(""))))
+	}
+	differing := map[string]bool{}
+	for i, mode := range modes {
+		if info, err := os.Stat(counts[i]); err == nil {
+			r.attempts += int(info.Size())
+		}
+		for _, test := range leaves(plain, with[i]) {
+			if p.differs(s, mode, test) {
+				differing[test] = true
+				r.differences = append(r.differences, difference{p.path, test, mode, with[i].said(test)})
+			}
+		}
+	}
+	r.passed -= len(differing)
+	return r
+}
+
+// leaves are the tests that pass without the stack and not with it, but for those
+// whose subtests tell more exactly which.
+func leaves(plain, with results) []string {
+	var differ []string
+	for test := range plain.of {
+		if plain.passed(test) && !with.passed(test) {
+			differ = append(differ, test)
+		}
+	}
+	slices.Sort(differ)
+	return slices.DeleteFunc(slices.Clone(differ), func(test string) bool {
+		return slices.ContainsFunc(differ, func(other string) bool { return strings.HasPrefix(other, test+"/") })
+	})
+}
+
+// differs runs a test again and again on either side, first alone, then with its
+// package, and reports whether it passes without the stack and fails with it.
+func (p testPackage) differs(s suite, mode, test string) bool {
+	failing := func(mode, only string, limit time.Duration) (failed int) {
+		for range rerun {
+			if !p.run(mode, "", only, s.skip, limit).passed(test) {
+				failed++
+			}
+		}
+		return failed
+	}
+	if failing(mode, test, aloneLimit) > 0 && failing("", test, aloneLimit) == 0 {
+		return true
+	}
+	return failing(mode, "", packageLimit) == rerun && failing("", "", packageLimit) == 0
+}

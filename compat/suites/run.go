@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/watertight-go/watertight/compat/underneath"
+)
+
+// results are what a run of a package says of each test: PASS, FAIL or SKIP.
+type results struct {
+	of     map[string]string
+	output []byte
+	err    error // of the binary
+}
+
+func (r results) passed(test string) bool { return r.of[test] == "PASS" }
+
+// verdict is a line of a test binary that says what became of a test. The mark
+// tells it from what the test itself has printed.
+var verdict = regexp.MustCompile(`\x16\s*--- (PASS|FAIL|SKIP): (.+) \(`)
+
+const (
+	packageLimit = 2 * time.Minute
+	aloneLimit   = time.Minute
+)
+
+// running bounds the tests that run side by side. Most wait for a clock most of the
+// time.
+var running = make(chan struct{}, 3*runtime.NumCPU())
+
+// run runs the tests of a package, all of them or one.
+func (p testPackage) run(mode, count, test, skip string, limit time.Duration) results {
+	args := []string{"-test.v=test2json", "-test.paniconexit0", "-test.timeout=" + limit.String()}
+	if skip != "" {
+		args = append(args, "-test.skip="+skip)
+	}
+	if test != "" {
+		args = append(args, "-test.run="+exactly(test))
+	}
+	running <- struct{}{}
+	defer func() { <-running }()
+	ctx, cancel := context.WithTimeout(context.Background(), limit+30*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, p.binary, args...)
+	cmd.Dir = p.dir
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "PWD="+p.dir, underneath.ModeVar+"="+mode, underneath.CountVar+"="+count)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	r := results{of: map[string]string{}}
+	r.err = cmd.Run()
+	r.output = out.Bytes()
+	for _, m := range verdict.FindAllSubmatch(r.output, -1) {
+		name := string(m[2])
+		if r.of[name] != "FAIL" {
+			r.of[name] = string(m[1])
+		}
+	}
+	return r
+}
+
+// exactly is the pattern that matches one test.
+func exactly(test string) string {
+	parts := strings.Split(test, "/")
+	for i, p := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(p) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// said is what a run printed about a test, and after it.
+func (r results) said(test string) string {
+	top, _, _ := strings.Cut(test, "/")
+	i := bytes.Index(r.output, fmt.Appendf(nil, "=== RUN   %s", top))
+	if i < 0 {
+		i = max(0, len(r.output)-4096)
+	}
+	out := r.output[i:]
+	if end := bytes.Index(out, fmt.Appendf(nil, "--- FAIL: %s ", top)); end >= 0 {
+		out = out[:end]
+	}
+	out = bytes.ReplaceAll(out, []byte{0x16}, nil)
+	if len(out) > 6000 {
+		out = out[:6000]
+	}
+	return string(out)
+}
