@@ -135,7 +135,7 @@ func (c *chance) call(h2 bool) madeUpCall {
 	}
 	call.trailer = call.body == "unknown" && c.one(3)
 	if c.one(8) {
-		call.deadline = 2500 * time.Millisecond
+		call.deadline = 2533 * time.Millisecond // at which nothing else is due
 	}
 	if c.one(6) && call.deadline == 0 { // what has come by then may be read, or not
 		call.pause = 3 * time.Second
