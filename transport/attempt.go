@@ -56,6 +56,7 @@ type attempt struct {
 	leaked     string         // how
 	closed     bool           // the body was closed, by the caller or for being forgotten
 	shut       bool           // and so was the base's, by the caller
+	hungUp     bool           // and so was the base's, since the caller has left
 	remnant    bool           // the end of a body that is none is yet to come
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's

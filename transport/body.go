@@ -182,8 +182,11 @@ func (b *body) got(p []byte, err error) error {
 		how, err = endEOF, nil
 		a.readErr = io.EOF
 	} else {
-		if err = discreet(err); a.expired != nil {
+		switch err = discreet(err); {
+		case a.expired != nil:
 			err = a.expired
+		case a.hungUp: // rather than that the body was closed, which is our doing
+			err = a.left()
 		}
 		a.readErr = err
 	}
@@ -304,10 +307,19 @@ func (a *attempt) closeBase() {
 func (a *attempt) closeDeaf() {
 	a.mu.Lock()
 	deaf := a.deaf()
+	a.hungUp = deaf
 	a.mu.Unlock()
 	if deaf {
 		a.closeBase()
 	}
+}
+
+// left is what a read says whose caller has left meanwhile.
+func (a *attempt) left() error {
+	if a.resp.ProtoMajor == 2 { // which leaves the cause out
+		return a.parent.Err()
+	}
+	return context.Cause(a.parent)
 }
 
 // remnant is the body of an answer that has none, but whose end is yet to come, such
