@@ -101,7 +101,7 @@ func TestCancelEndsACallWhereverItIs(t *testing.T) {
 							if how != "a deadline" {
 								time.AfterFunc(time.Second, gone)
 							}
-							defer gone2(how, gone)()
+							defer cancelLater(how, gone)()
 							start := time.Now()
 							resp, err := client.Do(req)
 							if err == nil {
@@ -159,8 +159,8 @@ func TestCancelEndsACallWhereverItIs(t *testing.T) {
 
 var errCancelCause = errors.New("the caller's own reason")
 
-// gone2 makes sure that what was given is given back.
-func gone2(how string, gone func()) func() {
+// cancelLater ends what only a deadline would have ended.
+func cancelLater(how string, gone func()) func() {
 	if how == "a deadline" {
 		return gone
 	}
