@@ -35,13 +35,32 @@ type origin struct {
 	retries  [hosts]atomic.Int64 // requests that said they were one
 	dials    [hosts]atomic.Int64
 	once     [callers]deliveries
+	well     atomic.Bool // the run is over: every host answers
 	serving  sync.WaitGroup
 }
 
 // deliveries are the last requests of one caller that may not be sent twice.
 type deliveries struct {
-	mu   sync.Mutex // guards seen
-	seen [64]string
+	mu      sync.Mutex // guards what follows
+	seen    [64]string
+	retries [128]string
+}
+
+// retried counts a request that is said to be a retry, once: net/http may send what
+// it may repeat a second time over another connection.
+func (o *origin) retried(host, caller, slot int, id, attempt string) {
+	if attempt <= "1" {
+		return
+	}
+	d := &o.once[caller]
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	id += attempt
+	last := &d.retries[(slot+int(attempt[0]%2))%len(d.retries)]
+	if *last != id {
+		o.retries[host].Add(1)
+	}
+	*last = id
 }
 
 type connKey struct{}
@@ -191,6 +210,9 @@ func (o *origin) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if d.lost {
 		d.delay = time.Hour
 	}
+	if o.well.Load() {
+		d = dialling{}
+	}
 	if err := wait(ctx, d.delay); err != nil {
 		return nil, err
 	}
@@ -221,9 +243,6 @@ const (
 
 // note keeps the origin's own books of a request.
 func (o *origin) note(host int, r *http.Request) {
-	if r.Header.Get(attemptHeader) > "1" {
-		o.retries[host].Add(1)
-	}
 	id := r.Header.Get(idHeader)
 	caller, step, ok := strings.Cut(id, "-")
 	c, err := strconv.Atoi(caller)
@@ -232,6 +251,8 @@ func (o *origin) note(host int, r *http.Request) {
 		o.run.fail("requests arrive as they were sent", "id %q", id)
 		return
 	}
+	hop := len(r.URL.Path) / 4 // "/landed" beside "/a"
+	o.retried(host, c, 4*n+2*hop, id+r.Host+r.URL.Path, r.Header.Get(attemptHeader))
 	if r.Header.Get(onceHeader) == "" || r.Method != http.MethodPost && r.Method != http.MethodPatch { // a redirect may have made it a GET
 		return
 	}
@@ -239,7 +260,7 @@ func (o *origin) note(host int, r *http.Request) {
 	d := &o.once[c]
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	slot := &d.seen[(2*n+len(r.URL.Path)/4)%len(d.seen)] // "/landed" beside "/a"
+	slot := &d.seen[(2*n+hop)%len(d.seen)]
 	if *slot == id {
 		o.run.fail("no POST is delivered twice", "%s to %s, attempt %q", id, r.Host, r.Header.Get(attemptHeader))
 	}
@@ -258,6 +279,9 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	connOf(r).last.Store(fmt.Sprintf("%s %s %s %+v", r.Method, r.Host, r.Proto, s))
 	if r.URL.Path == "/landed" && s.kind == redirect {
 		s.kind = answer
+	}
+	if o.well.Load() {
+		s = reply{kind: answer}
 	}
 	if s.kind != early {
 		if _, err := io.Copy(io.Discard, r.Body); err != nil {

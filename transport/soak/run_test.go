@@ -32,7 +32,8 @@ type run struct {
 	faults  [groups]*transporttest.Faults // nil: none
 	callers [callers]*caller
 	tallies tallies
-	bodies  sync.Map // request bodies that are not closed yet: *bodyReader, since when
+	lag     atomic.Int64 // of the machine: how late the watch was woken, all in all
+	bodies  sync.Map     // request bodies that are not closed yet: *bodyReader, since when
 
 	stop   context.CancelFunc // ends the callers
 	mu     sync.Mutex         // guards what follows
@@ -241,7 +242,7 @@ func (r *run) settle() {
 		}
 		return ""
 	})
-	r.await("every request body is closed", r.unclosed)
+	r.await("every request body is closed", func() string { return r.unclosed(0) })
 	r.await("every transition that is logged is told of", func() string {
 		for host := range r.books.hosts {
 			h := &r.books.hosts[host]
@@ -255,7 +256,40 @@ func (r *run) settle() {
 		return ""
 	})
 	r.balance()
+	r.whole()
 	r.close()
+}
+
+// whole takes all permits of each host, now that it is well: none was lost.
+func (r *run) whole() {
+	r.origin.well.Store(true)
+	for host := range hosts {
+		if f := r.faults[groupOf(host)]; f != nil {
+			f.Clear()
+		}
+		tr, most := r.stacks[groupOf(host)], policyOf(host).Bulkhead.MaxConcurrent
+		tr.Host(nameOf(host)).Reset()
+		var held []*http.Response
+		for i := range most {
+			req, err := http.NewRequest(http.MethodGet, urlOf(host, "/whole"), nil)
+			if err != nil {
+				r.fail("no permit is lost", "%v", err)
+				return
+			}
+			req.Header.Set(idHeader, "0-0")
+			resp, err := tr.RoundTrip(req)
+			if errors.Is(err, transport.ErrBulkheadFull) {
+				r.fail("no permit is lost", "%s: %d of %d are left: %v", nameOf(host), i, most, err)
+			}
+			if err != nil { // the machine is busy
+				break
+			}
+			held = append(held, resp)
+		}
+		for _, resp := range held {
+			_ = resp.Body.Close()
+		}
+	}
 }
 
 // balance compares the stack's own counts with those of everyone else.
@@ -278,7 +312,7 @@ func (r *run) balance() {
 			if h.State != a.state && !(h.State == transport.HalfOpen && a.state == transport.Open) {
 				r.fail("breakers move legally, and say so in order", "%s is %v, told of %v", h.Host, h.State, a.state)
 			}
-			if group(g) == bare || group(g) == metered { // elsewhere injected answers never reach the origin
+			if group(g) != foreign {
 				if seen := r.origin.retries[hostOf(h.Host)].Load(); seen > a.retries.Load() {
 					r.fail("retries stay within the budget", "%s saw %d retries, told of %d", h.Host, seen, a.retries.Load())
 				}
@@ -318,15 +352,15 @@ func (r *run) await(invariant string, wrong func() string) {
 	r.fail(invariant, "20s after the last call: %s", what)
 }
 
-// unclosed tells of a request body that was not closed for long.
-func (r *run) unclosed() (what string) {
+// unclosed tells of a request body that is older, and not closed.
+func (r *run) unclosed(older time.Duration) (what string) {
 	r.bodies.Range(func(b, since any) bool {
 		reader := b.(*bodyReader)
 		if !reader.b.given.Load() {
 			r.bodies.Delete(reader)
 			return true
 		}
-		if time.Since(since.(time.Time)) > 2*slack {
+		if time.Since(since.(time.Time)) > older {
 			said := reader.b.said.Load()
 			if said == nil {
 				said = new(string)

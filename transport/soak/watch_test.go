@@ -25,14 +25,15 @@ func (r *run) watch(ctx context.Context) {
 	last := map[string]transport.Counts{}
 	var reckoned []reckoning
 	var looked, told, weighedAt time.Duration
-	for wait(ctx, lookEvery) == nil {
+	for begin := time.Now(); wait(ctx, lookEvery) == nil; begin = time.Now() {
+		r.lag.Add(int64(time.Since(begin) - lookEvery))
 		r.look(last)
 		now := time.Since(r.start)
 		if now-looked > reckonEvery {
 			looked = now
 			reckoned = r.reckon(reckoned, now)
 			r.late(now)
-			if what := r.unclosed(); what != "" {
+			if what := r.unclosed(2 * slack); what != "" {
 				r.fail("every request body is closed", "%s", what)
 			}
 		}
@@ -119,7 +120,7 @@ func (r *run) reckon(all []reckoning, now time.Duration) []reckoning {
 func (r *run) late(now time.Duration) {
 	for _, c := range r.callers {
 		since := time.Duration(c.busy.Load())
-		if since == 0 || now-since < 8*time.Second+2*slack { // of hops, and of reading slowly
+		if since == 0 || now-since < 2*slack+4*time.Duration(r.lag.Load()-c.lag.Load())+8*time.Second { // of hops, and of reading slowly
 			continue
 		}
 		r.fail("every call ends within its bound", "caller %d, step %d: %v\n%+v\n%s", c.id, c.step, now-since, r.plan.errand(c.id, c.step), stacks())
