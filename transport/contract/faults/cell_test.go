@@ -112,8 +112,9 @@ const (
 	long    = 20 * limit             // a delay beyond all of them
 
 	small      = 1 << 10
-	large      = 2 << 20  // more than all buffers on the way
-	replayBody = 64 << 10 // between the two
+	large      = 2 << 20   // more than all buffers on the way
+	replayBody = 64 << 10  // between the two
+	arrived    = 128 << 10 // of a large one when the fault strikes, more than that
 )
 
 func (c cell) bodySize() int {

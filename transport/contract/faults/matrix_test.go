@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"os"
 	"slices"
@@ -23,6 +24,7 @@ import (
 // TestMain lets many cells run at a time, since many of them mostly wait.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	log.SetOutput(io.Discard) // where net/http tells of garbage on an idle connection
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
@@ -98,8 +100,10 @@ func (w *world) prepare(r *result) {
 }
 
 // await waits for what should come soon.
-func await(r *result, what string, done func() bool) {
-	for deadline := time.Now().Add(5 * time.Second); !done(); time.Sleep(2 * time.Millisecond) {
+func await(r *result, what string, done func() bool) { within(5*time.Second, r, what, done) }
+
+func within(d time.Duration, r *result, what string, done func() bool) {
+	for deadline := time.Now().Add(d); !done(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.wrong("waited in vain for %s", what)
 			return
@@ -175,7 +179,7 @@ func run(t *testing.T, c cell) *result {
 			done <- err
 		}
 	case reusing:
-		w.relay.Up.WaitTaken(taken + int64(len(padding))/2)
+		await(r, "the request", func() bool { now, _ := w.relay.Up.Bytes(); return now > taken+int64(len(padding))/2 })
 		w.strike()
 	}
 	close(w.struck)
@@ -265,6 +269,20 @@ func (w *world) compare(r *result, err error, before []transport.HostSnapshot) {
 func (w *world) cleanUp(r *result) {
 	await(r, "the permits", func() bool { s := w.tr.Snapshot()[0]; return s.InFlight == 0 && s.Waiting == 0 })
 	await(r, "the request bodies to be closed", w.closed)
+	if w.distrusted() {
+		within(limit, r, "the connection that has failed to be closed", func() bool { return w.spoiled.Load() == 0 })
+	}
+	tried := w.tr.Snapshot()[0].Counts.Attempts
+	resp, err := w.tr.Client().Get(w.url + "after") // with the one permit there is
+	if err == nil {
+		_ = resp.Body.Close()
+	}
+	if err != nil && !w.lasting || errors.Is(err, transport.ErrBulkheadFull) {
+		r.wrong("the next call: %v", err)
+	}
+	if n := w.tr.Snapshot()[0].Counts.Attempts - tried; n != 1 && !w.stays() && !w.lasting {
+		r.wrong("the next call takes %d attempts", n)
+	}
 	w.tr.CloseIdleConnections()
 	await(r, "the client's connections to be closed", func() bool { return w.open.Load() == 0 })
 	w.relay.Pass() // what was held back arrives now

@@ -65,6 +65,19 @@ func (c cell) obstacle() string {
 // repeated: the stack makes a second attempt, which succeeds unless the fault lasts.
 func (c cell) repeated() bool { return !c.harmless() && !c.answered() && c.obstacle() == "" }
 
+// distrusted: the connection of a failed attempt is closed then and there, but for
+// one of HTTP/2 that is merely silent, which others may be using.
+func (c cell) distrusted() bool {
+	return !c.harmless() && (c.unsent() || c.proto != h2 || !c.silent())
+}
+
+// stays: a silent connection on which the call was the first is kept for others, so
+// that the next call may find it dead: a host that is merely slow would get a new
+// connection for every call.
+func (c cell) stays() bool {
+	return c.silent() && c.proto == h2 && !c.unsent() && c.point != idling
+}
+
 // want is what is to become of a cell.
 type want struct {
 	first      error // of the first attempt: a sentinel, errConnection, or nil
@@ -88,7 +101,7 @@ func (c cell) want() want {
 	case c.harmless():
 		w.atLeast, w.atMost = c.latency(), 2*limit
 	case c.silent():
-		w.first, w.phase = c.limit()
+		w.phase, w.first = c.limit()
 		w.atLeast, w.atMost = limit, 2*limit
 	default:
 		w.first = errConnection
@@ -137,21 +150,21 @@ func (c cell) want() want {
 }
 
 // limit is the limit that ends a silence, and the phase that it names.
-func (c cell) limit() (error, string) {
+func (c cell) limit() (phase string, kind error) {
 	switch c.point {
 	case connecting, tunnelling:
-		return transport.ErrConnectTimeout, "connect"
+		return "connect", transport.ErrConnectTimeout
 	case handshaking:
-		return transport.ErrTLSTimeout, "tls"
+		return "tls", transport.ErrTLSTimeout
 	case writing:
 		if c.fault == tooLate && c.proto != h2 { // all is on its way, and HTTP/1 has no window that keeps it back
-			return transport.ErrReadTimeout, "response_header"
+			return "response_header", transport.ErrReadTimeout
 		}
-		return transport.ErrReadTimeout, "write"
+		return "write", transport.ErrReadTimeout
 	case receiving:
-		return transport.ErrReadTimeout, "body"
+		return "body", transport.ErrReadTimeout
 	}
-	return transport.ErrReadTimeout, "response_header"
+	return "response_header", transport.ErrReadTimeout
 }
 
 // latency is how much a delay adds at least.

@@ -37,10 +37,11 @@ type world struct {
 	struck  chan struct{} // the fault has
 	once    sync.Once
 
-	dials atomic.Int64
-	open  atomic.Int64 // connections at the client's end
-	hits  atomic.Int64 // requests of the call that have arrived
-	whole atomic.Int64 // of which the origin got all
+	dials   atomic.Int64
+	open    atomic.Int64 // connections at the client's end
+	spoiled atomic.Int64 // of which go through the relay
+	hits    atomic.Int64 // requests of the call that have arrived
+	whole   atomic.Int64 // of which the origin got all
 
 	mu     sync.Mutex // guards bodies
 	bodies []*sent
@@ -90,7 +91,7 @@ func newWorld(t *testing.T, c cell) *world {
 		Base: base,
 		Default: policy.Policy{
 			Timeout:  policy.Timeout{Connect: limit, TLSHandshake: limit, Read: limit, Attempt: attempt, Total: 2 * attempt},
-			Bulkhead: policy.Bulkhead{MaxConcurrent: 4},
+			Bulkhead: policy.Bulkhead{MaxConcurrent: 1},
 			Breaker:  policy.Breaker{ConsecutiveFailures: 4},
 			Retry:    policy.Retry{MaxAttempts: 2, Base: time.Millisecond, Max: time.Millisecond, ReplayBody: replayBody},
 		},
@@ -110,39 +111,49 @@ func hostOf(o *transporttest.Origin) string {
 // dial sends the first connection through the relay, and all others around it.
 func (w *world) dial(target string) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		addr := target
-		if w.dials.Add(1) == 1 || w.lasting {
+		addr, relayed := target, w.dials.Add(1) == 1 || w.lasting
+		n := &counted{among: []*atomic.Int64{&w.open}}
+		if relayed {
 			addr = w.relay.Addr
-			if w.point == connecting && (w.fault == late || w.fault == tooLate) {
-				d := short
-				if w.fault == tooLate {
-					d = long
-				}
-				if err := transporttest.DialDelay(d)(ctx, addr); err != nil {
-					return nil, err
-				}
+			n.among = append(n.among, &w.spoiled)
+		}
+		n.count(1)
+		var err error
+		defer func() {
+			if err != nil {
+				n.count(-1)
+			}
+		}()
+		if relayed && w.point == connecting {
+			d := map[fault]time.Duration{late: short, tooLate: long}[w.fault]
+			if err = transporttest.DialDelay(d)(ctx, addr); err != nil {
+				return nil, err
 			}
 		}
-		c, err := new(net.Dialer).DialContext(ctx, network, addr)
-		if err != nil {
+		if n.Conn, err = new(net.Dialer).DialContext(ctx, network, addr); err != nil {
 			return nil, err
 		}
-		_ = c.(*net.TCPConn).SetWriteBuffer(256 << 10) // so that a large body does not fit
-		w.open.Add(1)
-		return &counted{Conn: c, open: &w.open}, nil
+		_ = n.Conn.(*net.TCPConn).SetWriteBuffer(256 << 10) // so that a large body does not fit
+		return n, nil
 	}
 }
 
-// counted is a connection that is counted while it is open.
+// counted is a connection that is counted from its dial until it is closed.
 type counted struct {
 	net.Conn
-	open *atomic.Int64
-	once sync.Once
+	among []*atomic.Int64
+	once  sync.Once
 }
 
 func (c *counted) Close() error {
-	c.once.Do(func() { c.open.Add(-1) })
+	c.once.Do(func() { c.count(-1) })
 	return c.Conn.Close()
+}
+
+func (c *counted) count(n int64) {
+	for _, among := range c.among {
+		among.Add(n)
+	}
 }
 
 // Start marks each attempt, so that the origin can tell which one it got.
@@ -170,7 +181,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 	w.hits.Add(1)
 	first := r.Header.Get(attemptField) == "1"
 	if first && w.point == writing {
-		if _, err := io.CopyN(io.Discard, r.Body, 64<<10); err != nil {
+		if _, err := io.CopyN(io.Discard, r.Body, arrived); err != nil {
 			panic(http.ErrAbortHandler)
 		}
 		w.arrive()
@@ -180,7 +191,7 @@ func (w *world) serve(rw http.ResponseWriter, r *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	if first && w.point == writing {
-		n += 64 << 10
+		n += arrived
 	}
 	if int(n) != w.bodySize() {
 		w.t.Errorf("%v: a body of %d bytes has arrived", w.cell, n)
