@@ -109,6 +109,12 @@ func (m madeUp) String() string {
 	return b.String()
 }
 
+// turnsAway reports whether the caller does not read all. A connection is used again if
+// the end of the answer was there by chance, to be read ahead to.
+func (m madeUp) turnsAway() bool {
+	return slices.ContainsFunc(m.calls, func(c madeUpCall) bool { return c.read >= 0 })
+}
+
 func (c *chance) madeUp() madeUp {
 	first := c.below(12)
 	m := madeUp{h2: first%3 == 2}
@@ -124,7 +130,7 @@ func (c *chance) call(h2 bool) madeUpCall {
 		body:   draw(c, "nil", "none", "known", "unknown", "counted", "slow"),
 		size:   draw(c, 0, 1, 5, 511, 4096, 70_000),
 		header: http.Header{},
-		read:   draw(c, -1, -1, 0, 1, 10, 5000),
+		read:   draw(c, -1, -1, -1, -1, -1, -1, -1, 0, 1, 10, 5000),
 	}
 	for range c.below(4) {
 		name := draw(c, "Accept-Encoding", "Range", "Authorization", "Cookie", "X-A", "Idempotency-Key", "Connection", "User-Agent", "Cache-Control", "If-None-Match")
@@ -221,15 +227,22 @@ func (m madeUp) play(t *testing.T, p *policy.Policy) (told tale) {
 		base.CloseIdleConnections()
 		var seen strings.Builder
 		for _, h := range o.Hits() {
-			fmt.Fprintf(&seen, "%d.%d %s %s %s %v", h.Conn, h.OnConn, h.Proto, h.Method, h.Path, h.Header)
+			if !m.turnsAway() {
+				fmt.Fprintf(&seen, "%d.%d ", h.Conn, h.OnConn)
+			}
+			fmt.Fprintf(&seen, "%s %s %s %v", h.Proto, h.Method, h.Path, h.Header)
 			if !hung { // how much of it has come when its caller leaves is open
 				fmt.Fprintf(&seen, " %d %.20q", h.BodySize, h.Body)
 			}
 			seen.WriteByte('\n')
 		}
 		told.Origin = seen.String()
-		if told.Hooks = hooks.told(); m.h2 {
-			told.Hooks = tale{Hooks: told.Hooks}.unordered(hung).Hooks
+		switch {
+		case m.turnsAway():
+		case m.h2:
+			told.Hooks = tale{Hooks: hooks.told()}.unordered(hung).Hooks
+		default:
+			told.Hooks = hooks.told()
 		}
 	})
 	return told
@@ -294,12 +307,15 @@ func (c madeUpCall) do(t *testing.T, rt http.RoundTripper, url string, hooks *ho
 	return a
 }
 
-// slowly is a body whose reader takes its time.
+// slowly is a body whose reader takes its time before the first byte and before the
+// end; in how many pieces it is read is net/http's to say.
 func slowly(s string) func() io.Reader {
 	return func() io.Reader {
 		r := strings.NewReader(s)
 		return &stackFuncs{close: func() error { return nil }, read: func(p []byte) (int, error) {
-			time.Sleep(300 * time.Millisecond)
+			if r.Len() == 0 || r.Len() == len(s) {
+				time.Sleep(700 * time.Millisecond)
+			}
 			return r.Read(p)
 		}}
 	}
