@@ -20,7 +20,7 @@ import (
 
 // slack is what a call may take beyond its limits on a machine that is busy, and
 // under the race detector.
-const slack = 12 * time.Second
+const slack = 15 * time.Second
 
 // caller goes on errands until the run is over.
 type caller struct {

@@ -32,7 +32,7 @@ type run struct {
 	faults  [groups]*transporttest.Faults // nil: none
 	callers [callers]*caller
 	tallies tallies
-	lag     atomic.Int64 // of the machine: how late the watch was woken, all in all
+	lag     atomic.Int64 // of the machine: how late a goroutine was woken, all in all
 	bodies  sync.Map     // request bodies that are not closed yet: *bodyReader, since when
 
 	stop   context.CancelFunc // ends the callers
@@ -197,6 +197,7 @@ func (r *run) soak() {
 	var watching sync.WaitGroup
 	watched, enough := context.WithCancel(context.Background())
 	watching.Go(func() { r.watch(watched) })
+	watching.Go(func() { r.measure(watched) })
 	home := make(chan struct{})
 	go func() {
 		living.Wait()
