@@ -32,11 +32,13 @@ func service(t *testing.T) *httptest.Server {
 			for {
 				msg, err := s.Receive()
 				if errors.Is(err, io.EOF) {
-					return nil
+					time.Sleep(total + read) // now the client only waits
+					return s.Send(wrapperspb.String("farewell"))
 				}
 				if err != nil {
 					return err
 				}
+				time.Sleep(read * 5 / 4)
 				if err := s.Send(msg); err != nil {
 					return err
 				}
@@ -46,7 +48,7 @@ func service(t *testing.T) *httptest.Server {
 		func(ctx context.Context, req *connect.Request[text], s *connect.ServerStream[text]) error {
 			for i := range 3 {
 				if i > 0 {
-					time.Sleep(total/2 + read) // three of them outlast total, each the read limit
+					time.Sleep(total/2 + read) // two of them outlast total, each the read limit
 				}
 				if err := s.Send(wrapperspb.String(fmt.Sprint(req.Msg.Value, i))); err != nil {
 					return err
@@ -82,10 +84,7 @@ func TestConnectStreamsRunBothWays(t *testing.T) {
 			t.Parallel()
 			client := connect.NewClient[text, text](http.DefaultClient, srv.URL+"/test.v1.Test/Bidi", opts...)
 			s := client.CallBidiStream(bounded(t))
-			for i := range 3 {
-				if i > 0 {
-					time.Sleep(total/2 + read) // three of them outlast total
-				}
+			for i := range 2 {
 				msg := fmt.Sprint("message ", i)
 				if err := s.Send(wrapperspb.String(msg)); err != nil {
 					t.Fatal(err)
@@ -96,6 +95,9 @@ func TestConnectStreamsRunBothWays(t *testing.T) {
 			}
 			if err := s.CloseRequest(); err != nil {
 				t.Error(err)
+			}
+			if got, err := s.Receive(); err != nil || got.Value != "farewell" {
+				t.Errorf("%v, %v", got, err)
 			}
 			if _, err := s.Receive(); !errors.Is(err, io.EOF) {
 				t.Error(err)

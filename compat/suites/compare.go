@@ -23,6 +23,7 @@ type report struct {
 	differ                  int
 	differences             []difference // those, with what they said
 	explained               []string
+	unsteady                []string // that did not fail again and again
 	errs                    []error
 }
 
@@ -31,8 +32,8 @@ type difference struct {
 	pkg, test, mode, said string
 }
 
-// rerun is how often, on either side, a test that differs is run again alone, and
-// then with its whole package, before it is called a difference.
+// rerun is how often, on either side, a test that differs is run again alone, or
+// with its whole package, before it is called a difference.
 const rerun = 3
 
 // compareAll runs the suites, prints a line for each, and reports whether there is
@@ -51,7 +52,7 @@ func compareAll(st *stage, chosen []suite, w io.Writer) bool {
 		total.add(r)
 	}
 	ok := total.differ == 0 && len(total.errs) == 0
-	total.differences, total.explained, total.errs = nil, nil, nil // printed
+	total.differences, total.explained, total.unsteady, total.errs = nil, nil, nil, nil // printed
 	total.name = fmt.Sprintf("total, in %v", time.Since(start).Round(time.Second))
 	total.print(w)
 	fmt.Fprint(w, legend)
@@ -60,7 +61,8 @@ func compareAll(st *stage, chosen []suite, w io.Writer) bool {
 
 const legend = `
 passed: without the stack and with it; baseline: failed without it, so they take no part;
-differ: failed only with it; attempts: what went through the stack meanwhile
+differ: failed only with it, every time; attempts: what went through the stack meanwhile;
+unsteady: failed with it, but not every time, or not only with it
 `
 
 func (r *report) add(o *report) {
@@ -71,6 +73,7 @@ func (r *report) add(o *report) {
 	r.differ += o.differ
 	r.differences = append(r.differences, o.differences...)
 	r.explained = append(r.explained, o.explained...)
+	r.unsteady = append(r.unsteady, o.unsteady...)
 	r.errs = append(r.errs, o.errs...)
 }
 
@@ -81,6 +84,9 @@ func (r *report) print(w io.Writer) {
 	}
 	for _, e := range r.explained {
 		fmt.Fprintf(w, "    differs by intent: %s\n", e)
+	}
+	for _, u := range r.unsteady {
+		fmt.Fprintf(w, "    unsteady: %s\n", u)
 	}
 	for _, err := range r.errs {
 		fmt.Fprintf(w, "    %v\n", err)
@@ -151,15 +157,19 @@ func comparePackage(st *stage, s suite, p testPackage) *report {
 		}
 		for _, test := range leaves(plain, with[i]) {
 			if !p.differs(s, mode, test) {
+				r.unsteady = append(r.unsteady, test+", "+mode)
 				continue
 			}
-			differing[test] = true
-			if why := s.explained[test]; why != "" {
-				r.explained = append(r.explained, test+", "+mode+": "+why)
-			} else {
-				r.differ++
+			switch why := s.explained[test]; {
+			case why == "":
 				r.differences = append(r.differences, difference{p.path, test, mode, with[i].said(test)})
+				if !differing[test] {
+					r.differ++
+				}
+			case !differing[test]:
+				r.explained = append(r.explained, test+": "+why)
 			}
+			differing[test] = true
 		}
 	}
 	r.passed -= len(differing)
@@ -182,18 +192,16 @@ func leaves(plain, with results) []string {
 }
 
 // differs runs a test again and again on either side, first alone, then with its
-// package, and reports whether it passes without the stack and fails with it.
+// package, and reports whether it always passes without the stack and always fails
+// with it.
 func (p testPackage) differs(s suite, mode, test string) bool {
-	failing := func(mode, only string, limit time.Duration) (failed int) {
+	always := func(only string, limit time.Duration) bool {
 		for range rerun {
-			if !p.run(mode, "", only, s.skip, limit).passed(test) {
-				failed++
+			if p.run(mode, "", only, s.skip, limit).passed(test) || !p.run("", "", only, s.skip, limit).passed(test) {
+				return false
 			}
 		}
-		return failed
-	}
-	if failing(mode, test, aloneLimit) > 0 && failing("", test, aloneLimit) == 0 {
 		return true
 	}
-	return failing(mode, "", packageLimit) == rerun && failing("", "", packageLimit) == 0
+	return always(test, aloneLimit) || always("", packageLimit)
 }
