@@ -344,13 +344,13 @@ func (r *run) close() {
 // await lets the garbage collector find what was forgotten until nothing is wrong.
 func (r *run) await(invariant string, wrong func() string) {
 	var what string
-	for begin := time.Now(); time.Since(begin) < 20*time.Second; time.Sleep(50 * time.Millisecond) {
+	for begin := time.Now(); time.Since(begin) < patience; time.Sleep(50 * time.Millisecond) {
 		if what = wrong(); what == "" {
 			return
 		}
 		runtime.GC()
 	}
-	r.fail(invariant, "20s after the last call: %s", what)
+	r.fail(invariant, "%v after the last call: %s", patience, what)
 }
 
 // unclosed tells of a request body that is older, and not closed.
