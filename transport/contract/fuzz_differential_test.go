@@ -220,6 +220,7 @@ func (m madeUp) play(t *testing.T, p *policy.Policy) (told tale) {
 			hung = hung || call.step.Fault == transporttest.Hang || call.deadline > 0
 			synctest.Wait() // what has ended is tidied up
 		}
+		time.Sleep(10 * time.Second) // the body of a request that was given up may still be read
 		if tr != nil {
 			transporttest.CheckPermits(t, tr)
 			_ = tr.Close()
