@@ -8,7 +8,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -139,4 +141,38 @@ func TestNetHonoursDeadlines(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// A peer that closes its end as soon as ours is closed does not make the end of what we
+// read look like the end that the peer meant.
+func TestNetReadsEndWithTheirOwnClose(t *testing.T) {
+	o := NewNet(t, nil, ServeConn(func(c net.Conn) {
+		_, _ = io.Copy(io.Discard, c)
+		_ = c.Close()
+	}))
+	base := o.Base()
+	var wg sync.WaitGroup
+	for range 8 { // so that the scheduler comes in between
+		wg.Go(func() {
+			for range 3000 {
+				c, err := base.DialContext(t.Context(), "tcp", "origin.test:80")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ended := make(chan error)
+				go func() {
+					_, err := c.Read(make([]byte, 1))
+					ended <- err
+				}()
+				runtime.Gosched()
+				_ = c.Close()
+				if err := <-ended; !errors.Is(err, net.ErrClosed) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -84,15 +84,16 @@ func opError(op string, err error) error {
 	return &net.OpError{Op: op, Net: "pipe", Source: pipeAddr{}, Addr: pipeAddr{}, Err: err}
 }
 
-// Close ends both directions; after SetLinger(0) the peer sees a reset.
+// Close ends both directions; after SetLinger(0) the peer sees a reset. Our own reads
+// end before the peer hears of it, whose answer would be their end otherwise.
 func (p *pipe) Close() error {
 	if !p.abrupt.Load() {
-		p.out.end(io.EOF, net.ErrClosed)
 		p.in.end(net.ErrClosed, syscall.EPIPE)
+		p.out.end(io.EOF, net.ErrClosed)
 		return nil
 	}
-	p.out.end(syscall.ECONNRESET, net.ErrClosed)
 	p.in.end(net.ErrClosed, syscall.ECONNRESET)
+	p.out.end(syscall.ECONNRESET, net.ErrClosed)
 	return nil
 }
 
