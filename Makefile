@@ -5,7 +5,7 @@ TOOL     = $(GO) tool -modfile=tools/go.mod
 ARGS    ?=
 COUNT   ?= 1
 PACKAGES = ./...
-FUZZTIME ?= 20s
+FUZZTIME ?= 30s
 SOAK    ?= 10m
 SEED    ?=
 # Of an earlier commit, to compare with: make bench BASE=HEAD~1
@@ -53,7 +53,7 @@ bench: ## benchmarks (BASE=commit compares with that commit, side by side)
 	else ./testdata/bench.sh '$(BASE)' '$(BENCH)'; fi
 
 .PHONY: fuzz
-fuzz: ## every fuzz target for FUZZTIME (20s)
+fuzz: ## every fuzz target for FUZZTIME (30s)
 	@./testdata/fuzz.sh $(FUZZTIME)
 
 .PHONY: soak
