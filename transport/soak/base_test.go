@@ -23,7 +23,7 @@ type meters struct {
 	hosts [hosts]atomic.Int64
 }
 
-// around makes a meter that the stack can put around its pools.
+// aroundMeter is a meter that the stack can put around its pools.
 type aroundMeter struct{ meter }
 
 func (a aroundMeter) Unwrap() http.RoundTripper { return a.RoundTripper }
