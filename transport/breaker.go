@@ -153,7 +153,7 @@ func (b *breaker) pinned(now time.Duration) bool {
 	case Closed:
 		return false
 	case Open, HalfOpen:
-		return now < time.Duration(max(b.until.Load(), b.h.used.Load()))+b.policy.Window
+		return now < time.Duration(max(b.until.Load(), b.h.used.Load()))+max(b.policy.Window, usedEvery)
 	}
 	return true
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/internal/hostname"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -54,10 +55,11 @@ type Config struct {
 	// MaxConcurrent bounds the calls of all hosts together. Zero: no bound.
 	MaxConcurrent int
 
-	// MaxHosts bounds how many hosts have a state of their own. Idle ones make
-	// room for new ones, but for one that was forced by hand, has calls in flight,
-	// or whose breaker is not closed: that one does only when it was not called for
-	// a Breaker.Window after its wait. Zero: 10,000.
+	// MaxHosts bounds how many hosts have a state of their own. Beyond it an idle
+	// host makes room for a new one. A host that was forced by hand or has calls in
+	// flight never does. One whose breaker is open or half-open does once nobody
+	// has called it for a Breaker.Window, and its wait is over as long. Zero:
+	// 10,000.
 	MaxHosts int
 
 	// MaxIdleConns bounds the idle connections of all hosts together. Zero: 256.
@@ -110,7 +112,7 @@ func compile(c Config) (policies, []error) {
 		p := c.Hosts[name]
 		pattern, err := policy.ParseHostPattern(name)
 		if err == nil {
-			pattern.Name, err = normalHost(pattern.Name)
+			pattern.Name, err = hostname.Normal(pattern.Name)
 		}
 		if err != nil {
 			errs = append(errs, fmt.Errorf("Hosts: %w", err))

@@ -4,14 +4,13 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"slices"
 	"sync"
 
 	"github.com/hashicorp/go-cleanhttp"
-	"golang.org/x/net/idna"
 
+	"github.com/watertight-go/watertight/internal/hostname"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -170,14 +169,9 @@ func (f *Faults) rule(host string) *faultRule {
 
 // draw decides what happens to a request; nil: nothing.
 func (f *Faults) draw(u *url.URL) *Step {
-	name, port := policy.SplitHostPort(u.Host)
-	name = asciiHost(name)
-	switch {
-	case port != "":
-	case u.Scheme == "https":
-		port = "443"
-	default:
-		port = "80"
+	name, port, err := hostname.Of(u)
+	if err != nil {
+		name = u.Hostname() // the base will say what is wrong with it
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -219,19 +213,10 @@ func parseFaultPattern(host string) (policy.HostPattern, error) {
 		return policy.HostPattern{}, nil
 	}
 	p, err := policy.ParseHostPattern(host)
-	p.Name = asciiHost(p.Name)
+	if err == nil {
+		p.Name, err = hostname.Normal(p.Name)
+	}
 	return p, err
-}
-
-// asciiHost brings a name to the form in which the stack compares it.
-func asciiHost(name string) string {
-	if a, err := netip.ParseAddr(name); err == nil {
-		return a.String()
-	}
-	if ascii, err := idna.Lookup.ToASCII(name); err == nil {
-		return ascii
-	}
-	return name
 }
 
 // RoundTrip does the exchange, or what is injected instead.

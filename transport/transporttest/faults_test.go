@@ -481,3 +481,31 @@ func TestSpoiltAnswersKeepTrailersAndUpgrades(t *testing.T) {
 		f.CloseIdleConnections()
 	})
 }
+
+func TestFaultsFindAHostHoweverItIsWritten(t *testing.T) {
+	for pattern, targets := range map[string][]string{
+		"pay.internal:80":   {"http://pay.internal:080/", "http://PAY.internal./", "http://pay.internal"},
+		"Bücher.test":       {"https://xn--bcher-kva.test/", "http://bücher.test:8080/"},
+		"My_Host":           {"http://my_host/"},
+		"[0:0:0:0:0:0:0:1]": {"http://[::1]/"},
+	} {
+		f := &transporttest.Faults{Base: transporttest.NewBase()}
+		if err := f.Set(pattern, transporttest.Injection{Share: 1, Step: transporttest.Step{Status: 418}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, target := range targets {
+			req, err := http.NewRequest(http.MethodGet, target, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := f.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if resp.StatusCode != 418 {
+				t.Errorf("%s: %s is not hit", pattern, target)
+			}
+		}
+	}
+}
