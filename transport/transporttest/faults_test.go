@@ -489,8 +489,8 @@ func TestFaultsFindAHostHoweverItIsWritten(t *testing.T) {
 		"My_Host":           {"http://my_host/"},
 		"[0:0:0:0:0:0:0:1]": {"http://[::1]/"},
 	} {
-		f := &transporttest.Faults{Base: transporttest.NewBase()}
-		if err := f.Set(pattern, transporttest.Injection{Share: 1, Step: transporttest.Step{Status: 418}}); err != nil {
+		f := &Faults{Base: NewBase()}
+		if err := f.Set(pattern, Injection{Share: 1, Step: Step{Status: 418}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, target := range targets {
