@@ -39,12 +39,13 @@ func (f *Flow) Pass() { f.relay.set((*Flow).pass, f) }
 
 // Delay has each byte, and the end, arrive d later than it would: latency. The
 // order stays, and so does the throughput, up to 4 MiB that are on their way at a
-// time.
+// time. Zero or less: no delay.
 func (f *Flow) Delay(d time.Duration) {
 	f.relay.set(func(f *Flow) { f.delay = max(d, 0) }, f)
 }
 
-// Throttle lets up to so many bytes a second through, on each connection.
+// Throttle lets up to so many bytes a second through, on each connection; one if
+// that is zero or less (BlackHole lets none through).
 func (f *Flow) Throttle(bytesPerSecond int) {
 	portion := min(max(bytesPerSecond/50, 1), pieceSize)
 	every := time.Duration(portion) * time.Second / time.Duration(max(bytesPerSecond, 1))
@@ -52,7 +53,8 @@ func (f *Flow) Throttle(bytesPerSecond int) {
 }
 
 // Drip lets n bytes through, and then n more each time that every has passed, on
-// each connection.
+// each connection. n is at least 1; with an every of zero or less nothing is held
+// back.
 func (f *Flow) Drip(n int, every time.Duration) {
 	f.relay.set(func(f *Flow) { f.portion, f.every = max(n, 1), max(every, 0) }, f)
 }
