@@ -5,7 +5,6 @@ import (
 	"container/list"
 	"net/http"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 
 // pools is a host's pool of connections; a dead one is retired and replaced.
 type pools struct {
-	mu      sync.Mutex // guards the replacement of current
 	current atomic.Pointer[pool]
 }
 
@@ -48,13 +46,11 @@ func (ps *pools) acquire(h *host, fresh bool) *pool {
 	}
 	for {
 		p := ps.current.Load()
-		if p == nil {
-			ps.mu.Lock()
-			if p = ps.current.Load(); p == nil {
-				p = h.newPool(false)
-				ps.current.Store(p)
+		if p == nil { // without a lock: what the base has around it is not ours
+			p = h.newPool(false)
+			if !ps.current.CompareAndSwap(nil, p) {
+				continue
 			}
-			ps.mu.Unlock()
 		}
 		if p.active.Add(1) == 1 && p.multiplexed.Load() {
 			p.took()
