@@ -35,7 +35,7 @@ func (k *askedFor) Value(key any) any {
 // hooks are the caller's httptrace hooks for one attempt.
 type hooks struct {
 	trace *httptrace.ClientTrace
-	wrote chan struct{} // closed when WroteRequest has returned
+	wrote chan struct{} // closed when WroteRequest has returned; nil if the caller has none
 	once  sync.Once     // closes it
 
 	mu       sync.Mutex // guards what follows
@@ -57,7 +57,7 @@ func (a *attempt) traced() *hooks {
 	if t == nil {
 		return nil
 	}
-	h = &hooks{wrote: make(chan struct{})}
+	h = &hooks{}
 	h.trace = h.guard(t)
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -93,10 +93,10 @@ func (h *hooks) guard(t *httptrace.ClientTrace) *httptrace.ClientTrace {
 			return hook.Call(args)
 		}))
 	}
-	wrote := guarded.WroteRequest
-	guarded.WroteRequest = func(info httptrace.WroteRequestInfo) {
-		defer h.once.Do(func() { close(h.wrote) })
-		if wrote != nil {
+	if wrote := guarded.WroteRequest; wrote != nil {
+		h.wrote = make(chan struct{})
+		guarded.WroteRequest = func(info httptrace.WroteRequestInfo) {
+			defer h.once.Do(func() { close(h.wrote) })
 			wrote(info)
 		}
 	}
@@ -132,11 +132,12 @@ func (h *hooks) settle() bool {
 
 // written waits for what the caller is owed of a request that was written and
 // answered: over HTTP/2 the answer may be faster than the news that it was written.
+// One whose body is still being sent was answered early.
 func (a *attempt) written() {
 	a.mu.Lock()
 	h, sent := a.hooks, a.conn && !a.sending
 	a.mu.Unlock()
-	if h != nil && sent {
+	if h != nil && h.wrote != nil && sent {
 		await(h.wrote)
 	}
 }

@@ -282,3 +282,29 @@ func TestTraceOfAnAnsweredRequestSaysThatItWasWritten(t *testing.T) {
 		})
 	}
 }
+
+// talker is a base around the pools that says who it talks to, and no more.
+type talker struct{ next http.RoundTripper }
+
+func (b *talker) Unwrap() http.RoundTripper                       { return b.next }
+func (b *talker) Around(next http.RoundTripper) http.RoundTripper { return &talker{next} }
+func (b *talker) RoundTrip(req *http.Request) (*http.Response, error) {
+	trace := httptrace.ContextClientTrace(req.Context())
+	trace.GetConn(req.URL.Host)
+	trace.GotConn(httptrace.GotConnInfo{})
+	return ok(req, "x"), nil
+}
+
+func TestTraceWaitsForNoHookThatTheCallerHasNot(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tr := under(t, transport.Config{Base: &talker{&http.Transport{}}})
+		got := 0
+		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got++ }})
+		start := time.Now()
+		if _, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(ctx)); err != nil || got != 1 {
+			t.Fatal(got, err)
+		}
+		mustTake(t, start, 0)
+	})
+}
