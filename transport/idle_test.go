@@ -2,12 +2,14 @@ package transport_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
@@ -68,4 +70,38 @@ func TestIdleConnectionsKeepTheirBoundUnderACrowd(t *testing.T) {
 			}
 		}
 	})
+}
+
+// One host used to keep as many as its base says, where no bulkhead says less.
+func TestIdleConnectionsOfOneHostKeepTheBoundOfAll(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ base, bulkhead, want int }{
+		{50, 0, 5}, {3, 0, 3}, {0, 0, http.DefaultMaxIdleConnsPerHost}, {50, 40, 5}, {50, 4, 4}, {-1, 0, 0},
+	} {
+		t.Run(fmt.Sprint(test), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := transporttest.NewNet(t, nil)
+				o.Script(transporttest.Step{Delay: time.Second, Body: "x"})
+				base := o.Base()
+				base.MaxIdleConnsPerHost = test.base
+				p := pooling()
+				p.Timeout.Read = time.Minute
+				p.Bulkhead = policy.Bulkhead{MaxConcurrent: test.bulkhead, MaxWait: time.Minute}
+				tr := under(t, transport.Config{Base: base, Default: p, MaxIdleConns: 5})
+				var wg sync.WaitGroup
+				for range 40 {
+					wg.Go(func() {
+						if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(time.Second)
+				if _, open := o.Connections(); open != test.want {
+					t.Errorf("%d connections are idle, want %d", open, test.want)
+				}
+			})
+		})
+	}
 }

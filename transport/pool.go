@@ -148,8 +148,7 @@ func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
 func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
 
 func (p *pool) put() {
-	most := cmp.Or(p.transport.MaxIdleConnsPerHost, http.DefaultMaxIdleConnsPerHost)
-	if p.parked.Add(1) > int64(most) { // some were closed unseen
+	if p.parked.Add(1) > int64(p.transport.MaxIdleConnsPerHost) { // some were closed unseen
 		p.parked.Add(-1)
 		return
 	}
@@ -193,9 +192,8 @@ func (h *host) newPool(single bool) *pool {
 	if tr.IdleConnTimeout == 0 {
 		tr.IdleConnTimeout = sweepIdle // where no call sweeps
 	}
-	if n := h.policy.Bulkhead.MaxConcurrent; n > 0 {
-		tr.MaxIdleConnsPerHost = min(n, int(h.t.idle.max))
-	}
+	keep := cmp.Or(h.policy.Bulkhead.MaxConcurrent, tr.MaxIdleConnsPerHost, http.DefaultMaxIdleConnsPerHost)
+	tr.MaxIdleConnsPerHost = min(keep, int(h.t.idle.max))
 	if tr.HTTP2 == nil {
 		tr.HTTP2 = &http.HTTP2Config{}
 	}
