@@ -44,6 +44,16 @@ func (t *Transport) through(tr *http.Transport) http.RoundTripper {
 	return rt
 }
 
+// foreign hands the attempt to a base that is not an *http.Transport, but may have
+// one below it.
+type foreign struct {
+	next http.RoundTripper
+}
+
+func (l *foreign) RoundTrip(req *http.Request) (*http.Response, error) {
+	return attemptOf(req).send(l.next, req, nil)
+}
+
 func newBase(h *host) http.RoundTripper {
 	if h.t.pooled == nil {
 		return &foreign{h.t.base}
@@ -57,12 +67,7 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	a.pool = p
 	a.mu.Unlock()
-	ctx := httptrace.WithClientTrace(a, a.trace())
-	resp, err := p.through.RoundTrip(req.WithContext(ctx))
-	if err == nil {
-		a.written()
-	}
-	a.untrace(err != nil)
+	resp, err := a.send(p.through, req, a.trace())
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}
@@ -74,6 +79,23 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 			err = context.Cause(a)
 		}
 	}
+	return resp, err
+}
+
+// send hands the attempt to what is below the stack, with our hooks, if any, and the
+// caller's.
+func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrace.ClientTrace) (*http.Response, error) {
+	if ours == nil && a.traced() != nil { // the dialer's hooks have a key of their own
+		ours = &httptrace.ClientTrace{}
+	}
+	if ours != nil {
+		req = req.WithContext(httptrace.WithClientTrace(a, ours))
+	}
+	resp, err := next.RoundTrip(req)
+	if err == nil {
+		a.written()
+	}
+	a.untrace(err != nil)
 	return resp, err
 }
 

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"net/http"
 	"net/http/httptrace"
 	"reflect"
 	"sync"
@@ -132,7 +131,8 @@ func (h *hooks) settle() bool {
 
 // written waits for what the caller is owed of a request that was written and
 // answered: over HTTP/2 the answer may be faster than the news that it was written.
-// One whose body is still being sent was answered early.
+// One whose body is still being sent was answered early, and a foreign base, whose
+// connections are not seen, may not say when it has written.
 func (a *attempt) written() {
 	a.mu.Lock()
 	h, sent := a.hooks, a.conn && !a.sending
@@ -176,20 +176,4 @@ func await(done <-chan struct{}) {
 	case <-done:
 	case <-timer.C:
 	}
-}
-
-// foreign hands the attempt to a base that is not an *http.Transport, but may have
-// one below it.
-type foreign struct {
-	next http.RoundTripper
-}
-
-func (l *foreign) RoundTrip(req *http.Request) (*http.Response, error) {
-	a := attemptOf(req)
-	if a.traced() != nil { // the dialer's hooks have a key of their own
-		req = req.WithContext(httptrace.WithClientTrace(a, &httptrace.ClientTrace{}))
-	}
-	resp, err := l.next.RoundTrip(req)
-	a.untrace(err != nil)
-	return resp, err
 }
