@@ -91,11 +91,13 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrac
 	if ours != nil {
 		req = req.WithContext(httptrace.WithClientTrace(a, ours))
 	}
+	over := true // as after a panic
+	defer func() { a.untrace(over) }()
 	resp, err := next.RoundTrip(req)
 	if err == nil {
 		a.written()
 	}
-	a.untrace(err != nil)
+	over = err != nil
 	return resp, err
 }
 

@@ -68,6 +68,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c.outcome = "fallback"
 	if resp != nil {
 		dismiss(resp)
+		c.last.untrace(true)
 	}
 	c.observe(event)
 	return instead, nil
@@ -206,7 +207,4 @@ func dismiss(resp *http.Response) {
 		stop.Stop()
 	}
 	_ = resp.Body.Close()
-	if ok {
-		b.a.untrace(true)
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -283,22 +284,25 @@ func TestTraceOfAnAnsweredRequestSaysThatItWasWritten(t *testing.T) {
 	}
 }
 
-// talker is a base around the pools that says who it talks to, and no more.
-type talker struct{ next http.RoundTripper }
-
-func (b *talker) Unwrap() http.RoundTripper                       { return b.next }
-func (b *talker) Around(next http.RoundTripper) http.RoundTripper { return &talker{next} }
-func (b *talker) RoundTrip(req *http.Request) (*http.Response, error) {
-	trace := httptrace.ContextClientTrace(req.Context())
-	trace.GetConn(req.URL.Host)
-	trace.GotConn(httptrace.GotConnInfo{})
-	return ok(req, "x"), nil
+// answerer is a base around the pools that answers in their place.
+type answerer struct {
+	next   http.RoundTripper
+	answer func(*http.Request) (*http.Response, error)
 }
+
+func (b *answerer) Unwrap() http.RoundTripper                           { return b.next }
+func (b *answerer) Around(next http.RoundTripper) http.RoundTripper     { return &answerer{next, b.answer} }
+func (b *answerer) RoundTrip(req *http.Request) (*http.Response, error) { return b.answer(req) }
 
 func TestTraceWaitsForNoHookThatTheCallerHasNot(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tr := under(t, transport.Config{Base: &talker{&http.Transport{}}})
+		tr := under(t, transport.Config{Base: &answerer{&http.Transport{}, func(r *http.Request) (*http.Response, error) {
+			trace := httptrace.ContextClientTrace(r.Context())
+			trace.GetConn(r.URL.Host)
+			trace.GotConn(httptrace.GotConnInfo{})
+			return ok(r, "x"), nil
+		}}})
 		got := 0
 		ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { got++ }})
 		start := time.Now()
@@ -307,4 +311,54 @@ func TestTraceWaitsForNoHookThatTheCallerHasNot(t *testing.T) {
 		}
 		mustTake(t, start, 0)
 	})
+}
+
+// A call that is answered otherwise, or never, keeps no hooks.
+func TestTraceOfWhatIsNotHandedOutEndsWithItsCall(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
+		"a failed answer":        func(r *http.Request) (*http.Response, error) { return status(r, 503, "x"), nil },
+		"an empty failed answer": func(r *http.Request) (*http.Response, error) { return status(r, 503, ""), nil },
+		"a panic":                func(*http.Request) (*http.Response, error) { panic("base") },
+		"Goexit":                 func(*http.Request) (*http.Response, error) { runtime.Goexit(); return nil, nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, around := range []bool{false, true} {
+				var below context.Context
+				answer := func(r *http.Request) (*http.Response, error) {
+					below = r.Context()
+					return answer(r)
+				}
+				c := transport.Config{Base: rt(answer)}
+				if around {
+					c.Base = &answerer{&http.Transport{}, answer}
+				}
+				c.Default.Fallback.Degraded = func(r *http.Request, _ error) *http.Response { return ok(r, "degraded") }
+				tr := under(t, c)
+				var told []string
+				trace, _ := everyHook(func(hook string) { told = append(told, hook) })
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { _ = recover() }()
+					_, _ = fetch(tr.Client(), get(t, "http://x.test/").WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+				}()
+				<-done
+				callHooks(below)
+				if told != nil {
+					t.Errorf("around=%v: afterwards %v", around, told)
+				}
+			}
+		})
+	}
+}
+
+// status is a response to req with a body, if that is not empty.
+func status(req *http.Request, code int, body string) *http.Response {
+	resp := ok(req, body)
+	resp.StatusCode = code
+	if body == "" {
+		resp.Body, resp.ContentLength = http.NoBody, 0
+	}
+	return resp
 }
