@@ -57,7 +57,6 @@ type attempt struct {
 	closed     bool           // the body was closed, by the caller or for being forgotten
 	shut       bool           // and so was the base's, by the caller
 	hungUp     bool           // and so was the base's, since the caller has left
-	remnant    bool           // the end of a body that is none is yet to come
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's
 	unhook     func() bool    // undoes what the caller's context was told to do
@@ -203,7 +202,7 @@ func (a *attempt) giveBack(how ending) {
 	h := a.call.h
 	a.mu.Lock()
 	pool := a.pool
-	goesOn := a.sending || a.remnant         // the rest of the request, or of an empty answer, may be read on; its end stops the attempt
+	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
 	doubtful := a.expired != nil && a.reused // the connection that it used
 	a.mu.Unlock()
 	h.bulkhead.held.Add(-1) // first, so that the gauge never shows more than there are permits
@@ -214,7 +213,7 @@ func (a *attempt) giveBack(how ending) {
 		}
 		pool.release()
 	}
-	if !(how == endHeaders && pool == nil) && !(how == endEOF && goesOn) { // net/http has let go of an upgraded connection
+	if !(how == endHeaders && pool == nil) && !(how == endEOF && sending) { // net/http has let go of an upgraded connection
 		a.stop()
 	}
 }

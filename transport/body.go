@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"reflect"
 	"runtime"
 	"time"
 
@@ -78,8 +79,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	if a.pool != nil {
 		a.pool.hear(now)
 	}
-	bodiless := ans.Body == http.NoBody || a.call.req.Method == http.MethodHead ||
-		resp.StatusCode == http.StatusNoContent || resp.StatusCode == http.StatusNotModified
+	bodiless := a.bodiless(ans.Body)
 	if !bodiless && a.ticket.done != nil {
 		a.lease = now + a.leaseTime()
 		a.watch(now)
@@ -102,13 +102,11 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 			}
 		}
 	case bodiless:
-		if ans.Body != http.NoBody {
-			ans.Body = &remnant{ans.Body, &ans.Response, a}
-			a.mu.Lock()
-			a.remnant = true
-			a.mu.Unlock()
-		}
 		a.end(endEOF, nil)
+		if !empty(ans.Body) { // of an answer to HEAD, by a base that made one
+			_ = ans.Body.Close()
+			ans.Body = http.NoBody
+		}
 	default:
 		b := &ans.body
 		b.a, b.resp = a, &ans.Response
@@ -117,6 +115,23 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	}
 	return &ans.Response, nil
 }
+
+// bodiless reports whether an answer is over with its headers. A 204 or 304 need not
+// be: an HTTP/2 peer may yet end it with a frame or with trailers, and its body waits
+// for that.
+func (a *attempt) bodiless(body io.Reader) bool {
+	switch {
+	case body == http.NoBody, a.call.req.Method == http.MethodHead:
+		return true
+	case a.status == http.StatusNoContent, a.status == http.StatusNotModified:
+		return empty(body)
+	}
+	return false
+}
+
+// empty reports whether a body is of a type that has no room for anything to wait on,
+// as are http.NoBody and what net/http has for an HTTP/2 answer that its headers ended.
+func empty(body io.Reader) bool { return reflect.TypeOf(body).Size() == 0 }
 
 // explain is the error to return for one of the base's: ours, if it is due to a
 // limit of ours.
@@ -320,39 +335,6 @@ func (a *attempt) left() error {
 		return a.parent.Err()
 	}
 	return context.Cause(a.parent)
-}
-
-// remnant is the body of an answer that has none, but whose end is yet to come, such
-// as a 204 over HTTP/2 that ends with a DATA frame. Its attempt has ended, but for the
-// context.
-type remnant struct {
-	io.ReadCloser
-	resp *http.Response
-	a    *attempt
-}
-
-func (r *remnant) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	if err == nil {
-		return n, nil
-	}
-	if r.a.resp.Trailer != nil {
-		r.resp.Trailer = r.a.resp.Trailer
-	}
-	r.a.mu.Lock()
-	r.a.remnant = false
-	sending := r.a.sending // its end stops the attempt
-	r.a.mu.Unlock()
-	if !sending {
-		r.a.stop()
-	}
-	return n, discreet(err)
-}
-
-func (r *remnant) Close() error {
-	err := r.ReadCloser.Close()
-	r.a.stop()
-	return err
 }
 
 // hand makes the end of the body the end of the call; false if it has ended.

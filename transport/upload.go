@@ -121,9 +121,9 @@ func (u *upload) Close() error {
 	err := u.src.Close()
 	u.a.mu.Lock()
 	u.a.sending = false
-	over := u.a.ended && !u.a.remnant
+	ended := u.a.ended
 	u.a.mu.Unlock()
-	if over {
+	if ended {
 		u.a.stop()
 	}
 	return err
