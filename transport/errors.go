@@ -25,15 +25,14 @@ var (
 	ErrAttemptTimeout = errors.New("attempt timeout")
 	// ErrTotalTimeout: the call as a whole took longer than Timeout.Total.
 	ErrTotalTimeout = errors.New("total timeout")
+	// ErrStreamIdle: a stream was silent for Timeout.StreamIdle.
+	ErrStreamIdle = errors.New("stream idle timeout")
 	// ErrClosed: the Transport was closed.
 	ErrClosed = errors.New("transport closed")
 )
 
-// Kinds that nobody branches on, but that an Error may say.
-var (
-	errStreamIdle = errors.New("stream idle timeout")
-	errBodyIdle   = errors.New("response body forgotten")
-)
+// errBodyIdle is a kind that nobody branches on, but that an Error may say.
+var errBodyIdle = errors.New("response body forgotten")
 
 // The layers, as Error.Layer and Event.Layer name them.
 const (
@@ -44,8 +43,9 @@ const (
 	LayerBulkhead = "bulkhead"
 )
 
-// Error says which layer ended a call, where and why. It survives the
-// *url.Error of http.Client: reach it with [errors.As]. Nothing of the URL but
+// Error says which layer ended a call, where and why. An error of the network is
+// one after several attempts, and is returned as it came after a single one. It
+// survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of the URL but
 // its host, and no header value, is ever in it.
 type Error struct {
 	Kind     error         // one of the sentinels; nil when Err came from the network
@@ -120,7 +120,7 @@ func (e *Error) Temporary() bool { return e.Timeout() || e.refusal() }
 
 func (e *Error) limit() bool {
 	switch e.Kind {
-	case ErrConnectTimeout, ErrTLSTimeout, ErrReadTimeout, ErrAttemptTimeout, ErrTotalTimeout, errStreamIdle:
+	case ErrConnectTimeout, ErrTLSTimeout, ErrReadTimeout, ErrAttemptTimeout, ErrTotalTimeout, ErrStreamIdle:
 		return true
 	}
 	return false
@@ -153,7 +153,7 @@ func (e *Error) ErrorType() string {
 			return "timeout_body"
 		}
 		return "timeout_response_header"
-	case errStreamIdle:
+	case ErrStreamIdle:
 		return "timeout_body"
 	case ErrAttemptTimeout:
 		return "timeout_attempt"

@@ -136,7 +136,7 @@ func Example_why() {
 		var why *transport.Error
 		switch {
 		case !errors.As(err, &why):
-			return "not from the stack"
+			return "of the network, at the first attempt: " + err.Error()
 		case why.RetryIn > 0: // an open breaker: when to try again, and what opened it
 			return fmt.Sprintf("%s is %s: %s", why.Host, why.State, why.Evidence)
 		case why.Knob != "": // a limit, or a full bulkhead: which, and where it is set

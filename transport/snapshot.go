@@ -54,7 +54,7 @@ func (c *counts) timeout(e *Error) {
 		c.attempt.Add(1)
 	case ErrTotalTimeout:
 		c.total.Add(1)
-	case errStreamIdle:
+	case ErrStreamIdle:
 		c.stream.Add(1)
 	}
 }

@@ -16,7 +16,7 @@ func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
 	case phaseWrite, phaseHeader, phaseBody:
 		if a.stream {
 			if a.status != 0 {
-				return t.StreamIdle, "Timeout.StreamIdle", errStreamIdle
+				return t.StreamIdle, "Timeout.StreamIdle", ErrStreamIdle
 			}
 			return 0, "", nil
 		}

@@ -60,11 +60,11 @@ func (t *tunnel) expire() {
 	if shadow {
 		t.over = true
 	} else {
-		t.silent = c.error(&Error{Kind: errStreamIdle, Layer: LayerTimeout, Phase: phaseBody.String(),
+		t.silent = c.error(&Error{Kind: ErrStreamIdle, Layer: LayerTimeout, Phase: phaseBody.String(),
 			Limit: c.timeout.StreamIdle, Knob: "Timeout.StreamIdle"})
 	}
 	t.mu.Unlock()
-	c.timedOut(&Error{Kind: errStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, t.a.number, shadow)
+	c.timedOut(&Error{Kind: ErrStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, t.a.number, shadow)
 	if !shadow {
 		_ = t.ReadWriteCloser.Close()
 	}

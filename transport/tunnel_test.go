@@ -121,7 +121,7 @@ func TestStreamMayBeBoundInItsSilence(t *testing.T) {
 		tr := under(t, transport.Config{Base: origin.Base(), Default: p, Observer: recorder})
 		start := time.Now()
 		got, err := fetch(tr.Client(), get(t, origin.URL))
-		mustTimeOut(t, err, nil, "body", "Timeout.StreamIdle", 5*time.Second)
+		mustTimeOut(t, err, transport.ErrStreamIdle, "body", "Timeout.StreamIdle", 5*time.Second)
 		mustTake(t, start, 17*time.Second)
 		if len(got) != 3 {
 			t.Errorf("%d bytes", len(got))
@@ -190,7 +190,7 @@ func TestStreamIdleEndsACallWhoseOwnSideIsOpen(t *testing.T) {
 			}
 		}
 		_, err = resp.Body.Read(make([]byte, 4))
-		mustTimeOut(t, err, nil, "body", "Timeout.StreamIdle", 5*time.Second)
+		mustTimeOut(t, err, transport.ErrStreamIdle, "body", "Timeout.StreamIdle", 5*time.Second)
 		mustTake(t, start, 17*time.Second)
 		_ = resp.Body.Close()
 		_ = say.Close()
@@ -367,7 +367,7 @@ func TestStreamOfAnUpgradeMayBeBoundInItsSilence(t *testing.T) {
 			echo(t, rw)
 		}
 		_, err := rw.Read(make([]byte, 1))
-		mustTimeOut(t, err, nil, "body", "Timeout.StreamIdle", 5*time.Second)
+		mustTimeOut(t, err, transport.ErrStreamIdle, "body", "Timeout.StreamIdle", 5*time.Second)
 		mustTake(t, start, 13*time.Second)
 		if _, err := rw.Write([]byte("x")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("write: %v", err)

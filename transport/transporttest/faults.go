@@ -81,7 +81,7 @@ type Injection struct {
 
 // Injected is what became of the requests that a pattern covered since it was Set.
 type Injected struct {
-	Requests int64
+	Requests int64   // 0: the pattern is not that of any host that was called
 	Hits     []int64 // of each Injection, in the order of Set
 }
 

@@ -365,7 +365,7 @@ func TestFaultsRefuseWhatCannotBeMeant(t *testing.T) {
 			[]string{"[0].Share: NaN", "[1].Share: -1", "[2].Share: 30"}},
 		{"a.test", []Injection{always(Step{})}, []string{`Faults["a.test"][0].Step.Status: 0: must be set, or one of`}},
 		{"a.test", []Injection{always(Step{Delay: -1, Pause: -1, Chunk: -1, Size: -1, Status: 101, Fault: GoAway, At: -2})},
-			[]string{"Delay: -1ns", "Pause: -1ns", "Chunk: -1", "Size: -1", "Status: 101", "Fault: 4: must be Hang, Cut or Reset", "At: -2"}},
+			[]string{"Delay: -1ns", "Pause: -1ns", "Chunk: -1", "Size: -1", "Status: 101", "Fault: GoAway: must be Hang, Cut or Reset", "At: -2"}},
 		{"a.test", []Injection{always(Step{Delay: 1, At: 3})}, []string{"At: 3"}},
 		{"a.test", []Injection{always(Step{Status: 500, Err: io.EOF})}, []string{"Err: EOF"}},
 		{"a.test", []Injection{always(Step{Fault: Cut, Err: io.EOF})}, []string{"Err: EOF"}},

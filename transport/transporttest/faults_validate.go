@@ -92,7 +92,7 @@ func (v faultValidator) ownAnswer(s *Step) {
 	if s.Status != 0 {
 		return
 	}
-	const want = "left out where Status is 0: the answer is that of the Base"
+	const want = "left out where Status is 0, for the answer is that of the Base; for one of your own set Status to 200"
 	if len(s.Header) > 0 {
 		v.add("Header", s.Header, want)
 	}

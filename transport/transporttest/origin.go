@@ -15,7 +15,8 @@ import (
 // Origin is an HTTP server that plays a script, on a loopback socket or in memory.
 // It is safe for concurrent use.
 type Origin struct {
-	URL string // without a trailing slash
+	URL  string // without a trailing slash
+	Addr string // host:port of it
 
 	script
 	hits
@@ -119,7 +120,7 @@ func start(t testing.TB, l net.Listener, opts []Option) *Origin {
 		}
 		o.server.TLSConfig = &tls.Config{Certificates: []tls.Certificate{certificate().pair}, NextProtos: o.opts.protocols}
 	}
-	o.URL = scheme + "://" + host
+	o.URL, o.Addr = scheme+"://"+host, host
 	switch {
 	case o.opts.serve != nil:
 		o.run(func() { o.accept() })

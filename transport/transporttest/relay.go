@@ -19,8 +19,15 @@ import (
 // all bytes that are still with the Relay are subject to it. Those that it has
 // written to a socket have arrived.
 //
+// It is reached at Addr, or whatever the name by its DialContext: the Base of an
+// Origin dials the Origin itself, past a Relay before it, unless it is given that.
+//
+//	base := origin.Base()
+//	base.DialContext = relay.DialContext
+//
 // It is a network, not a proxy: how one side ends its connection, the other side
-// learns in the same form, FIN or RST, subject to the same faults as bytes are. It
+// learns in the same form, FIN or RST, subject to the same faults as bytes are. Its
+// sockets and its time are real: a bubble of testing/synctest is no place for it. It
 // is safe for concurrent use.
 type Relay struct {
 	Addr string // host:port, where clients find it
@@ -56,9 +63,12 @@ const (
 
 // NewRelay starts a Relay on a loopback socket that connects to target, a
 // host:port, for each connection it is asked for. It is closed when the test ends.
-// A client whose target is not there is reset.
+// A client whose target is not there is reset, which the test's log tells of.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
+	if _, port, err := net.SplitHostPort(target); err != nil || port == "" {
+		t.Fatalf("transporttest: NewRelay: target %q: must be host:port, such as 127.0.0.1:5432", target)
+	}
 	r := &Relay{t: t, target: target, links: map[*link]struct{}{}}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	r.Up, r.Down = &Flow{relay: r}, &Flow{relay: r}
@@ -70,6 +80,12 @@ func NewRelay(t testing.TB, target string) *Relay {
 	r.listen(l.(*net.TCPListener))
 	t.Cleanup(r.Close)
 	return r
+}
+
+// DialContext connects to the Relay, whatever the address, for an http.Transport.
+func (r *Relay) DialContext(ctx context.Context, network, _ string) (net.Conn, error) {
+	var d net.Dialer
+	return d.DialContext(ctx, network, r.Addr)
 }
 
 // Pass ends all faults: what was held back arrives, and connections are accepted.
@@ -278,6 +294,9 @@ func (r *Relay) connect(client *net.TCPConn) {
 	var d net.Dialer
 	c, err := d.DialContext(r.ctx, "tcp", r.target)
 	if err != nil {
+		if r.ctx.Err() == nil {
+			r.t.Logf("transporttest: Relay: its target: %v", err)
+		}
 		sendReset(client)
 		return
 	}

@@ -244,6 +244,9 @@ func (l *lane) deliver() {
 	}
 }
 
+// catchUp is how late a portion may be that is made up for.
+const catchUp = time.Second
+
 // forLong is how long a lane sleeps that has nothing to wait for.
 const forLong = time.Hour
 
@@ -272,7 +275,10 @@ func (l *lane) due(now time.Time) (p *piece, data []byte, wait time.Duration) {
 		l.queue = l.queue[1:]
 		return p, nil, 0
 	}
-	l.next = now.Add(f.every)
+	if p.at.After(l.next) || now.Sub(l.next) > catchUp {
+		l.next = now
+	}
+	l.next = l.next.Add(f.every) // counted from when it was due, or a busy machine would be a slower network
 	_ = l.dst.SetWriteDeadline(time.Time{})
 	return p, data, 0
 }

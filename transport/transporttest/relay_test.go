@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -523,7 +525,7 @@ func aSilentNetworkEndsInAReadTimeout(t *testing.T) {
 		return err
 	}
 
-	relay := transporttest.NewRelay(t, addr) // of an Origin, a database, a service of yours
+	relay := transporttest.NewRelay(t, addr) // host:port of a database, a service of yours, an Origin
 	url = "http://" + relay.Addr
 	if err := get(); err != nil {
 		t.Errorf("healthy: %v", err)
@@ -539,5 +541,54 @@ func aSilentNetworkEndsInAReadTimeout(t *testing.T) {
 	}
 	if s := tr.Snapshot()[0]; s.Counts.Failure != 1 {
 		t.Errorf("%d failures", s.Counts.Failure)
+	}
+}
+
+func TestRelayRefusesATargetThatIsNoAddress(t *testing.T) {
+	for _, target := range []string{"", "127.0.0.1", "http://127.0.0.1:80", "127.0.0.1:", "::1"} {
+		f := &fatalT{fakeT: fakeT{TB: t}}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			transporttest.NewRelay(f, target)
+		}()
+		<-done
+		if !strings.Contains(f.text, "must be host:port") {
+			t.Errorf("%q: %q", target, f.text)
+		}
+	}
+}
+
+// fatalT ends the goroutine of a test that fails for good.
+type fatalT struct {
+	fakeT
+	text string
+}
+
+func (f *fatalT) Fatalf(format string, args ...any) {
+	f.text = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func TestRelayIsReachedUnderAnyNameByItsDialContext(t *testing.T) {
+	for _, opts := range [][]transporttest.Option{nil, {transporttest.TLS("h2")}} {
+		o := transporttest.NewOrigin(t, opts...)
+		o.Script(transporttest.Step{Body: "hello"})
+		relay := transporttest.NewRelay(t, o.Addr)
+		base := o.Base()
+		base.DialContext = relay.DialContext
+		scheme, _, _ := strings.Cut(o.URL, ":")
+		resp, err := (&http.Client{Transport: base}).Get(scheme + "://a.test/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "hello" {
+			t.Error(string(text), err)
+		}
+		_ = resp.Body.Close()
+		if opened, _ := relay.Connections(); opened != 1 {
+			t.Errorf("%d connections went through the relay", opened)
+		}
+		base.CloseIdleConnections()
 	}
 }

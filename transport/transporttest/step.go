@@ -1,6 +1,7 @@
 package transporttest
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -59,6 +60,14 @@ const (
 	// Base and HTTP/1 cannot do that.
 	GoAway
 )
+
+// String is the fault as it is written in Go.
+func (f Fault) String() string {
+	if names := [...]string{"none", "Hang", "Cut", "Reset", "GoAway"}; int(f) < len(names) {
+		return names[f]
+	}
+	return fmt.Sprintf("Fault(%d)", uint8(f))
+}
 
 // HeadersOnly as Step.At strikes after the headers, before the body.
 const HeadersOnly = -1
