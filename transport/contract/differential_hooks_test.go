@@ -37,8 +37,12 @@ func (h *hooks) tell(format string, args ...any) {
 	if h.lanes == nil {
 		h.lanes = map[string][]string{}
 	}
-	told := anyAddr.ReplaceAllString(fmt.Sprintf(format, args...), "addr")
-	h.lanes[laneOf(told)] = append(h.lanes[laneOf(told)], told)
+	told := fmt.Sprintf(format, args...)
+	lane := laneOf(told)
+	if lane == "connected" {
+		told = anyAddr.ReplaceAllString(told, "addr")
+	}
+	h.lanes[lane] = append(h.lanes[lane], told)
 }
 
 func (h *hooks) told() []string {
