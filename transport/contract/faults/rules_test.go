@@ -90,6 +90,7 @@ type want struct {
 	verdicts   []policy.Verdict
 	hits       int // that the origin has got from the call
 	whole      int // of which it has got all, and acted
+	more       int // of which it may have got all: the client sends on until it has seen the fault
 }
 
 func (c cell) want() want {
@@ -138,8 +139,11 @@ func (c cell) want() want {
 	// What the origin sees: the first attempt if it has arrived, and the second.
 	if c.arrives() {
 		w.hits++
-		if c.point != writing || c.harmless() {
+		switch {
+		case c.point != writing || c.harmless():
 			w.whole++
+		case c.fault == garbage: // which leaves the way to the origin open
+			w.more++
 		}
 	}
 	if c.repeated() && !c.lasting {
