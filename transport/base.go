@@ -85,11 +85,8 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 // send hands the attempt to what is below the stack, with our hooks, if any, and the
 // caller's.
 func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrace.ClientTrace) (*http.Response, error) {
-	if ours == nil && a.traced() != nil { // the dialer's hooks have a key of their own
-		ours = &httptrace.ClientTrace{}
-	}
-	if ours != nil {
-		req = req.WithContext(httptrace.WithClientTrace(a, ours))
+	if trace := a.traced(ours); trace != nil {
+		req = req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for
 	}
 	over := true // as after a panic
 	defer func() { a.untrace(over) }()

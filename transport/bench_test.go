@@ -1,9 +1,14 @@
 package transport_test
 
 import (
+	"context"
+	"crypto/tls"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"strings"
 	"testing"
 	"time"
@@ -81,6 +86,49 @@ func BenchmarkCallParallel(b *testing.B) {
 			exchange(b, rt, req, buf)
 		}
 	})
+}
+
+// BenchmarkTracedCall is a call over a loopback socket, what net/http and the server
+// allocate included, without httptrace hooks and with all of them.
+func BenchmarkTracedCall(b *testing.B) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("x")) }))
+	b.Cleanup(server.Close)
+	trace := &httptrace.ClientTrace{
+		GetConn:              func(string) {},
+		GotConn:              func(httptrace.GotConnInfo) {},
+		PutIdleConn:          func(error) {},
+		GotFirstResponseByte: func() {},
+		Got100Continue:       func() {},
+		Got1xxResponse:       func(int, textproto.MIMEHeader) error { return nil },
+		DNSStart:             func(httptrace.DNSStartInfo) {},
+		DNSDone:              func(httptrace.DNSDoneInfo) {},
+		ConnectStart:         func(string, string) {},
+		ConnectDone:          func(string, string, error) {},
+		TLSHandshakeStart:    func() {},
+		TLSHandshakeDone:     func(tls.ConnectionState, error) {},
+		WroteHeaderField:     func(string, []string) {},
+		WroteHeaders:         func() {},
+		Wait100Continue:      func() {},
+		WroteRequest:         func(httptrace.WroteRequestInfo) {},
+	}
+	for name, ctx := range map[string]context.Context{
+		"untraced": b.Context(),
+		"traced":   httptrace.WithClientTrace(b.Context(), trace),
+	} {
+		b.Run(name, func(b *testing.B) {
+			rt := transport.Must(transport.New(transport.Config{Base: &http.Transport{}, Logger: quiet()}))
+			b.Cleanup(func() { _ = rt.Close() })
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			buf := make([]byte, 4096)
+			b.ReportAllocs()
+			for b.Loop() {
+				exchange(b, rt, req, buf)
+			}
+		})
+	}
 }
 
 // BenchmarkRefusal is a call that a breaker refuses that was forced open.

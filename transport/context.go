@@ -29,16 +29,13 @@ func (a *attempt) Err() error {
 	return a.parent.Err()
 }
 
-// Value is the caller's, but for the attempt itself and its part of the caller's
-// httptrace hooks.
+// Value is the caller's, but for the attempt itself, and the caller's httptrace
+// hooks, which the base passes on.
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
 	}
 	if key == traceKey {
-		if h := a.traced(); h != nil {
-			return h.trace
-		}
 		return nil
 	}
 	a.mu.Lock()

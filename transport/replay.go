@@ -31,8 +31,26 @@ type replay struct {
 // errReplayGone is what an attempt reads that has been given up.
 var errReplayGone = errors.New("request body of an attempt that was given up")
 
-// letGoTime is how long an attempt that has failed may take to let go of the body.
+// letGoTime is how long what an attempt has in use may take to let go when the
+// attempt is over: of its request's body, and of the caller's httptrace hooks.
 const letGoTime = 50 * time.Millisecond
+
+// await gives what ends soon letGoTime, and reports whether it has ended.
+func await(done <-chan struct{}) bool {
+	select {
+	case <-done:
+		return true
+	default:
+	}
+	timer := time.NewTimer(letGoTime)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
 
 // newReplay takes charge of the body of req, which is our own copy.
 func newReplay(req *http.Request, limit int64) *replay {
@@ -97,14 +115,7 @@ func (r *replay) ready() bool {
 	letGo := make(chan struct{})
 	r.letGo = letGo
 	r.mu.Unlock()
-	timer := time.NewTimer(letGoTime)
-	defer timer.Stop()
-	select {
-	case <-letGo:
-		return !r.lost()
-	case <-timer.C:
-		return false
-	}
+	return await(letGo) && !r.lost()
 }
 
 // seal says that there will be no further attempt.

@@ -3,9 +3,8 @@ package transport
 import (
 	"context"
 	"net/http/httptrace"
-	"reflect"
+	"net/textproto"
 	"sync"
-	"time"
 )
 
 // A dial goes on when its request has failed, or has found another connection, and
@@ -31,102 +30,168 @@ func (k *askedFor) Value(key any) any {
 	return nil
 }
 
+// until is how long an attempt lets a hook run.
+type until uint8
+
+const (
+	untilAnswered until = iota // what is about a connection, or the answer
+	untilOver                  // what may come later: an upload may outlive its answer, and the connection does
+	untils
+)
+
 // hooks are the caller's httptrace hooks for one attempt.
 type hooks struct {
-	trace *httptrace.ClientTrace
 	wrote chan struct{} // closed when WroteRequest has returned; nil if the caller has none
 	once  sync.Once     // closes it
 
-	mu       sync.Mutex // guards what follows
-	answered bool       // only what may come after an answer is passed on
-	over     bool       // nothing is
-	running  [2]int     // hooks, by whether they may come after an answer
-	waits    chan struct{}
+	mu      sync.Mutex // guards what follows
+	past    until      // what runs until less than this is over
+	running [untils]int
+	waits   chan struct{} // closed when none of those runs
 }
 
-// traced is a's part of the caller's hooks, or nil if there are none.
-func (a *attempt) traced() *hooks {
-	a.mu.Lock()
-	h := a.hooks
-	a.mu.Unlock()
-	if h != nil {
-		return h
-	}
+// traced is ours, which may be nil, with the caller's hooks for as long as the
+// attempt has not let go of them; ours alone if there are none.
+func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	t := httptrace.ContextClientTrace(a.parent)
 	if t == nil {
+		return ours
+	}
+	if ours == nil {
+		ours = &httptrace.ClientTrace{}
+	}
+	h := &hooks{}
+	a.mu.Lock()
+	a.hooks = h
+	a.mu.Unlock()
+	return h.after(ours, t)
+}
+
+// after is the hooks of ours, each with that of t after it.
+func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
+	both := *t // with what a later Go may have added
+	both.GetConn = guard1(h, untilAnswered, ours.GetConn, t.GetConn)
+	both.GotConn = guard1(h, untilAnswered, ours.GotConn, t.GotConn)
+	both.PutIdleConn = guard1(h, untilOver, ours.PutIdleConn, t.PutIdleConn)
+	both.GotFirstResponseByte = guard0(h, untilAnswered, ours.GotFirstResponseByte, t.GotFirstResponseByte)
+	both.Got100Continue = guard0(h, untilAnswered, ours.Got100Continue, t.Got100Continue)
+	both.DNSStart = guard1(h, untilAnswered, ours.DNSStart, t.DNSStart)
+	both.DNSDone = guard1(h, untilAnswered, ours.DNSDone, t.DNSDone)
+	both.ConnectStart = guard2(h, untilAnswered, ours.ConnectStart, t.ConnectStart)
+	both.TLSHandshakeStart = guard0(h, untilAnswered, ours.TLSHandshakeStart, t.TLSHandshakeStart)
+	both.TLSHandshakeDone = guard2(h, untilAnswered, ours.TLSHandshakeDone, t.TLSHandshakeDone)
+	both.WroteHeaderField = guard2(h, untilOver, ours.WroteHeaderField, t.WroteHeaderField)
+	both.WroteHeaders = guard0(h, untilOver, ours.WroteHeaders, t.WroteHeaders)
+	both.Wait100Continue = guard0(h, untilOver, ours.Wait100Continue, t.Wait100Continue)
+	both.WroteRequest = guard1(h, untilOver, ours.WroteRequest, h.news(t.WroteRequest))
+	if hook := t.ConnectDone; hook != nil {
+		both.ConnectDone = func(network, addr string, err error) {
+			if h.enter(untilAnswered) {
+				defer h.leave(untilAnswered)
+				hook(network, addr, err)
+			}
+		}
+	}
+	if hook := t.Got1xxResponse; hook != nil {
+		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
+			if !h.enter(untilAnswered) {
+				return nil
+			}
+			defer h.leave(untilAnswered)
+			return hook(code, header)
+		}
+	}
+	return &both
+}
+
+// news is a WroteRequest hook that written can wait for.
+func (h *hooks) news(hook func(httptrace.WroteRequestInfo)) func(httptrace.WroteRequestInfo) {
+	if hook == nil {
 		return nil
 	}
-	h = &hooks{}
-	h.trace = h.guard(t)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.hooks == nil {
-		a.hooks = h
+	h.wrote = make(chan struct{})
+	return func(info httptrace.WroteRequestInfo) {
+		defer h.once.Do(func() { close(h.wrote) })
+		hook(info)
 	}
-	return a.hooks
 }
 
-// guard is t for as long as the attempt has not let go of it.
-func (h *hooks) guard(t *httptrace.ClientTrace) *httptrace.ClientTrace {
-	guarded := &httptrace.ClientTrace{}
-	from, to := reflect.ValueOf(t).Elem(), reflect.ValueOf(guarded).Elem()
-	for i := range from.NumField() {
-		hook := from.Field(i)
-		if hook.Kind() != reflect.Func || hook.IsNil() {
-			continue
-		}
-		kind := 0
-		switch from.Type().Field(i).Name {
-		case "WroteHeaderField", "WroteHeaders", "Wait100Continue", "WroteRequest", "PutIdleConn":
-			kind = 1 // an upload may outlive its answer, and the connection does
-		}
-		to.Field(i).Set(reflect.MakeFunc(hook.Type(), func(args []reflect.Value) []reflect.Value {
-			if !h.enter(kind) {
-				var none []reflect.Value
-				for out := range hook.Type().Outs() {
-					none = append(none, reflect.Zero(out))
-				}
-				return none
-			}
-			defer h.leave(kind)
-			return hook.Call(args)
-		}))
+// guard0 is the hook ours, and then the caller's for as long as it may run. So are
+// guard1 and guard2, of hooks that are told something.
+func guard0(h *hooks, u until, ours, hook func()) func() {
+	if hook == nil {
+		return ours
 	}
-	if wrote := guarded.WroteRequest; wrote != nil {
-		h.wrote = make(chan struct{})
-		guarded.WroteRequest = func(info httptrace.WroteRequestInfo) {
-			defer h.once.Do(func() { close(h.wrote) })
-			wrote(info)
+	return func() {
+		if ours != nil {
+			ours()
+		}
+		if h.enter(u) {
+			defer h.leave(u)
+			hook()
 		}
 	}
-	return guarded
 }
 
-func (h *hooks) enter(kind int) bool {
+func guard1[A any](h *hooks, u until, ours, hook func(A)) func(A) {
+	if hook == nil {
+		return ours
+	}
+	return func(a A) {
+		if ours != nil {
+			ours(a)
+		}
+		if h.enter(u) {
+			defer h.leave(u)
+			hook(a)
+		}
+	}
+}
+
+func guard2[A, B any](h *hooks, u until, ours, hook func(A, B)) func(A, B) {
+	if hook == nil {
+		return ours
+	}
+	return func(a A, b B) {
+		if ours != nil {
+			ours(a, b)
+		}
+		if h.enter(u) {
+			defer h.leave(u)
+			hook(a, b)
+		}
+	}
+}
+
+// enter reports whether a hook may still run, which then leaves.
+func (h *hooks) enter(u until) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || h.answered && kind == 0 {
+	if u < h.past {
 		return false
 	}
-	h.running[kind]++
+	h.running[u]++
 	return true
 }
 
-func (h *hooks) leave(kind int) {
+func (h *hooks) leave(u until) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.running[kind]--
-	h.settle()
-}
-
-// settle tells whoever waits that no hook runs that should not. mu is held.
-func (h *hooks) settle() bool {
-	busy := h.running[0] > 0 || h.over && h.running[1] > 0
-	if !busy && h.waits != nil {
+	h.running[u]--
+	if h.waits != nil && !h.busy() {
 		close(h.waits)
 		h.waits = nil
 	}
-	return !busy
+}
+
+// busy reports whether a hook runs that should not. mu is held.
+func (h *hooks) busy() bool {
+	for _, n := range h.running[:h.past] {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // written waits for what the caller is owed of a request that was written and
@@ -151,29 +216,19 @@ func (a *attempt) untrace(over bool) {
 	if h == nil {
 		return
 	}
+	last := untilAnswered
+	if over {
+		last = untilOver
+	}
+	var waits chan struct{}
 	h.mu.Lock()
-	h.answered, h.over = true, h.over || over
-	if h.settle() {
-		h.mu.Unlock()
-		return
+	h.past = max(h.past, last+1)
+	if h.busy() {
+		waits = make(chan struct{})
+		h.waits = waits
 	}
-	waits := make(chan struct{})
-	h.waits = waits
 	h.mu.Unlock()
-	await(waits)
-}
-
-// await gives what ends soon some time.
-func await(done <-chan struct{}) {
-	select {
-	case <-done:
-		return
-	default:
-	}
-	timer := time.NewTimer(letGoTime)
-	defer timer.Stop()
-	select {
-	case <-done:
-	case <-timer.C:
+	if waits != nil {
+		await(waits)
 	}
 }
