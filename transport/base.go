@@ -148,6 +148,7 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 		PutIdleConn: func(err error) {
 			if err == nil {
 				a.pool.put()
+				a.pool.shut()
 			}
 		},
 	}

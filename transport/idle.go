@@ -19,11 +19,6 @@ type idleConns struct {
 	pools list.List  // that have idle connections, or had: the first to come in front
 }
 
-// add reports whether there are now too many.
-func (i *idleConns) add(n int64) bool { return i.n.Add(n) > i.max }
-
-func (i *idleConns) sub(n int64) { i.n.Add(-n) }
-
 // enlist notes that p has idle connections. A pool in steady use stays in the list
 // while it has none, so that calls do not meet at mu.
 func (i *idleConns) enlist(p *pool) {
@@ -38,10 +33,12 @@ func (i *idleConns) enlist(p *pool) {
 	}
 }
 
-func (i *idleConns) strike(p *pool) {
+// forget takes p out of the list, and its connections out of the count.
+func (i *idleConns) forget(p *pool) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.remove(p)
+	i.n.Add(-p.parked.Swap(0))
 }
 
 // remove takes p out of the list. mu is held.
@@ -57,20 +54,21 @@ func (i *idleConns) remove(p *pool) {
 // first of those whose host was not used again since it was last their turn, and
 // of newest never, which alone keeps within the bound.
 func (i *idleConns) shed(newest *pool) {
-	for i.n.Load() > i.max {
-		p := i.next(newest)
-		if p == nil {
-			return
-		}
+	for p := i.next(newest); p != nil; p = i.next(newest) {
 		p.close()
 	}
 }
 
-// next takes the pool out of the list that is to be closed first.
+// next takes the pool out of the list, and its connections out of the count, that
+// is to be closed first; nil if there are not too many, so that many who ask at
+// once do not take a pool each.
 func (i *idleConns) next(newest *pool) *pool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	for range 2 * i.pools.Len() {
+		if i.n.Load() <= i.max {
+			break
+		}
 		front := i.pools.Front()
 		if front == nil {
 			break
@@ -88,6 +86,7 @@ func (i *idleConns) next(newest *pool) *pool {
 			continue
 		}
 		i.remove(p)
+		i.n.Add(-p.parked.Swap(0))
 		return p
 	}
 	return nil

@@ -91,9 +91,8 @@ func (h *host) closeIdle() {
 // busy, or with a request body that is slow to close, the moment is long: a pool
 // that will not be used again is closed again, less and less often.
 func (p *pool) close() {
+	p.idle.forget(p) // first: what is idle from here on is counted, be it closed
 	p.transport.CloseIdleConnections()
-	p.idle.strike(p)
-	p.idle.sub(p.parked.Swap(0))
 	last := p.retired.Load() || p.h.t.closed.Load()
 	if p.multiplexed.Load() || last {
 		time.AfterFunc(moment, p.transport.CloseIdleConnections)
@@ -148,22 +147,32 @@ func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
 func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
 
 func (p *pool) put() {
-	if p.parked.Add(1) > int64(p.transport.MaxIdleConnsPerHost) { // some were closed unseen
-		p.parked.Add(-1)
-		return
+	for {
+		n := p.parked.Load()
+		if n >= int64(p.transport.MaxIdleConnsPerHost) { // some were closed unseen
+			return
+		}
+		if p.parked.CompareAndSwap(n, n+1) {
+			break
+		}
 	}
 	p.idle.enlist(p)
-	if p.idle.add(1) {
+	if p.idle.n.Add(1) > p.idle.max {
 		p.idle.shed(p)
 	}
 }
 
 func (p *pool) took() {
-	if p.parked.Add(-1) >= 0 {
-		p.idle.sub(1)
-		return
+	for {
+		n := p.parked.Load()
+		if n == 0 { // they were closed, or never seen
+			return
+		}
+		if p.parked.CompareAndSwap(n, n-1) {
+			p.idle.n.Add(-1)
+			return
+		}
 	}
-	p.parked.Add(1)
 }
 
 // newPool clones the base for a host: its settings are kept, its limits on
