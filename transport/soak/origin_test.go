@@ -288,7 +288,11 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			panic(http.ErrAbortHandler)
 		}
 	}
-	ctx, stop := context.WithTimeout(r.Context(), 4*time.Second) // one whose request was not read does not see the client go
+	most := 20 * time.Second // so that a limit that is late is seen to be
+	if s.kind == early {
+		most = 4 * time.Second // what has not read the request does not see the client go
+	}
+	ctx, stop := context.WithTimeout(r.Context(), most)
 	defer stop()
 	if wait(ctx, s.delay) != nil {
 		return
@@ -319,7 +323,7 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(s.status)
 	case hanging:
 		<-ctx.Done()
-		return
+		panic(http.ErrAbortHandler)
 	case resetting:
 		connOf(r).reset()
 		return

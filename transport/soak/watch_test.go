@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -17,6 +18,9 @@ const (
 	reckonEvery = time.Second
 	weighEvery  = 2 * time.Second
 	tellEvery   = 10 * time.Second
+
+	unclosedFor = 30 * time.Second // request bodies, at the most
+	errandFor   = 8 * time.Second  // an errand, at the most: a call, a stream of its answer, the caller's own pauses
 )
 
 // watch checks, until ctx ends, what must hold at any moment.
@@ -32,7 +36,7 @@ func (r *run) watch(ctx context.Context) {
 			looked = now
 			reckoned = r.reckon(reckoned, now)
 			r.late(now)
-			if what := r.unclosed(2 * slack); what != "" {
+			if what := r.unclosed(unclosedFor); what != "" {
 				r.fail("every request body is closed", "%s", what)
 			}
 		}
@@ -48,11 +52,39 @@ func (r *run) watch(ctx context.Context) {
 	r.flat(weighed)
 }
 
-// measure adds up how late the machine is, which puts off every limit.
-func (r *run) measure(ctx context.Context) {
-	for begin := time.Now(); wait(ctx, lookEvery) == nil; begin = time.Now() {
-		r.lag.Add(int64(time.Since(begin) - lookEvery))
+// lag is how late the machine is, all in all, which puts off every limit.
+type lag struct {
+	mu    sync.Mutex // guards what follows
+	sum   time.Duration
+	awake time.Time // when it is to be; zero: it is not measured
+}
+
+// measure adds it up, until ctx ends.
+func (l *lag) measure(ctx context.Context) {
+	next := func(at time.Time) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.sum, l.awake = l.sum+l.more(), at
 	}
+	defer next(time.Time{})
+	for ok := true; ok; ok = wait(ctx, lookEvery) == nil {
+		next(time.Now().Add(lookEvery))
+	}
+}
+
+// now is the sum so far, with what is still under way.
+func (l *lag) now() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sum + l.more()
+}
+
+// more is how late it is just now.
+func (l *lag) more() time.Duration {
+	if l.awake.IsZero() {
+		return 0
+	}
+	return max(0, time.Since(l.awake))
 }
 
 // look checks what the stacks tell of themselves.
@@ -126,7 +158,7 @@ func (r *run) reckon(all []reckoning, now time.Duration) []reckoning {
 func (r *run) late(now time.Duration) {
 	for _, c := range r.callers {
 		since := time.Duration(c.busy.Load())
-		if since == 0 || now-since < 2*slack+4*time.Duration(r.lag.Load()-c.lag.Load())+8*time.Second { // of hops, and of reading slowly
+		if lag := r.lag.now() - time.Duration(c.lag.Load()); since == 0 || now-since < errandFor+slack+2*lag {
 			continue
 		}
 		r.fail("every call ends within its bound", "caller %d, step %d: %v\n%+v\n%s", c.id, c.step, now-since, r.plan.errand(c.id, c.step), stacks())
@@ -189,8 +221,9 @@ func (r *run) tell(now time.Duration) {
 		}
 	}
 	fmt.Fprintf(os.Stderr, "soak: %4.0fs %d requests: %d answers (%d stale), %d refused, %d timeouts, %d cancelled, %d network, %d other; "+
-		"%d cut bodies, %d forgotten, %d found; %d retries, %d transitions; %d connections, %d goroutines; %v\n",
+		"%d cut bodies, %d forgotten, %d found; %d retries, %d transitions; %d connections, %d goroutines; %v; "+
+		"%d held to their time, %d not: the machine was late\n",
 		now.Seconds(), t.trips.Load(), t.answers.Load(), t.stale.Load(), t.refused.Load(), t.timeouts.Load(), t.cancelled.Load(), t.network.Load(),
 		t.whatever.Load(), t.bodyErrors.Load(), t.forgotten.Load(), leaks, retries, r.books.kinds[transport.EventTransition].Load(),
-		r.origin.open.Load(), runtime.NumGoroutine(), states)
+		r.origin.open.Load(), runtime.NumGoroutine(), states, t.timed.Load(), t.untimed.Load())
 }
