@@ -7,7 +7,7 @@ COUNT   ?= 1
 PACKAGES = ./...
 FUZZTIME ?= 30s
 SOAK    ?= 10m
-SEED    ?=
+SEED    ?= random
 # Of an earlier commit, to compare with: make bench BASE=HEAD~1
 BASE    ?=
 BENCH   ?= .
@@ -34,13 +34,14 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt: $$unformatted"; exit 1; fi
 	$(GO) vet $(PACKAGES)
 	$(GO) mod tidy -diff
+	cd compat && $(GO) vet ./... && $(GO) mod tidy -diff
 	$(TOOL) staticcheck $(PACKAGES)
 	./testdata/imports.sh
 	./testdata/vuln.sh
 
 .PHONY: compat
 compat: ## other people's clients, and their own tests, over the stack (FULL=1: all of them)
-	cd compat && $(GO) test -count=1 . && $(GO) run ./suites $(if $(FULL),-full)
+	cd compat && $(GO) test -count=1 ./... && $(GO) run ./suites $(if $(FULL),-full)
 
 .PHONY: cover
 cover: ## statement coverage of policy, cache and transport

@@ -1,4 +1,5 @@
-// Package compat shows that other people's programs do not notice the stack.
+// Package compat runs other people's programs over the stack. What differs, and why
+// it is meant to, is said test by test in ./suites.
 //
 // Its tests are programs written against well-known clients, over a stack put
 // underneath with transport.Install: upgrades, bidirectional streams over HTTP/2,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -9,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/watertight-go/watertight/compat/underneath"
+	"github.com/watertight-go/watertight/compat/internal/underneath"
 )
 
 // modes are the ways to put the stack underneath.
@@ -21,6 +22,7 @@ type report struct {
 	passed, skipped, failed int // without the stack
 	attempts                int // with it
 	differ                  int
+	spent                   time.Duration
 	differences             []difference // those, with what they said
 	explained               []string
 	unsteady                []string // that did not fail again and again
@@ -45,7 +47,7 @@ func compareAll(st *stage, chosen []suite, w io.Writer) bool {
 		go func() { reports <- compare(st, s) }()
 	}
 	var total report
-	fmt.Fprintf(w, "%-60s %6s %7s %8s %6s %8s\n", "suite", "passed", "skipped", "baseline", "differ", "attempts")
+	fmt.Fprintf(w, "%-60s %6s %7s %8s %6s %8s %7s\n", "suite", "passed", "skipped", "baseline", "differ", "attempts", "seconds")
 	for range chosen {
 		r := <-reports
 		r.print(w)
@@ -62,6 +64,7 @@ func compareAll(st *stage, chosen []suite, w io.Writer) bool {
 const legend = `
 passed: without the stack and with it; baseline: failed without it, so they take no part;
 differ: failed only with it, every time; attempts: what went through the stack meanwhile;
+seconds: of its compilers and tests, of which several run side by side;
 unsteady: failed with it, but not every time, or not only with it
 `
 
@@ -71,6 +74,7 @@ func (r *report) add(o *report) {
 	r.failed += o.failed
 	r.attempts += o.attempts
 	r.differ += o.differ
+	r.spent += o.spent
 	r.differences = append(r.differences, o.differences...)
 	r.explained = append(r.explained, o.explained...)
 	r.unsteady = append(r.unsteady, o.unsteady...)
@@ -78,7 +82,7 @@ func (r *report) add(o *report) {
 }
 
 func (r *report) print(w io.Writer) {
-	fmt.Fprintf(w, "%-60s %6d %7d %8d %6d %8d\n", r.name, r.passed, r.skipped, r.failed, r.differ, r.attempts)
+	fmt.Fprintf(w, "%-60s %6d %7d %8d %6d %8d %7.1f\n", r.name, r.passed, r.skipped, r.failed, r.differ, r.attempts, r.spent.Seconds())
 	for _, d := range r.differences {
 		fmt.Fprintf(w, "\n--- %s in %s, %s\n%s\n", d.test, d.pkg, d.mode, indent(d.said))
 	}
@@ -99,10 +103,10 @@ func indent(text string) string {
 
 // compare runs one suite.
 func compare(st *stage, s suite) *report {
-	r := &report{name: s.module + "@" + st.version[s.module]}
+	name := s.module + "@" + st.version[s.module]
 	packages, err := st.packages(s)
 	if err != nil {
-		r.errs = append(r.errs, err)
+		return &report{name: name, errs: []error{err}}
 	}
 	reports := make([]*report, len(packages))
 	var wg sync.WaitGroup
@@ -110,8 +114,25 @@ func compare(st *stage, s suite) *report {
 		wg.Go(func() { reports[i] = comparePackage(st, s, p) })
 	}
 	wg.Wait()
+	r := gather(reports, s)
+	r.name = name
+	if len(packages) > 0 {
+		r.spent = time.Duration(packages[0].spent.Load())
+	}
+	return r
+}
+
+// gather makes one report of those on a suite's packages.
+func gather(reports []*report, s suite) *report {
+	r := &report{}
 	for _, one := range reports {
 		r.add(one)
+	}
+	switch {
+	case r.attempts == 0 && s.untouched == "":
+		r.errs = append(r.errs, errors.New("nothing went through the stack: nothing was tested"))
+	case r.attempts > 0 && s.untouched != "":
+		r.errs = append(r.errs, fmt.Errorf("%d attempts went through the stack, although %s", r.attempts, s.untouched))
 	}
 	slices.SortFunc(r.differences, func(a, b difference) int {
 		return strings.Compare(a.pkg+a.test+a.mode, b.pkg+b.test+b.mode)
@@ -121,12 +142,16 @@ func compare(st *stage, s suite) *report {
 
 // comparePackage runs a package's tests without the stack, and in each mode.
 func comparePackage(st *stage, s suite, p testPackage) *report {
-	r := &report{}
 	if err := st.compile(p); err != nil {
-		r.errs = append(r.errs, err)
-		return r
+		return &report{errs: []error{err}}
 	}
 	defer os.Remove(p.binary)
+	return p.compare(s)
+}
+
+// compare does so with a package that is compiled.
+func (p testPackage) compare(s suite) *report {
+	r := &report{}
 	var wg sync.WaitGroup
 	var plain results
 	wg.Go(func() { plain = p.run("", "", "", s.skip, packageLimit) })
@@ -147,13 +172,17 @@ func comparePackage(st *stage, s suite, p testPackage) *report {
 			r.failed++
 		}
 	}
-	if len(plain.of) == 0 && plain.err != nil {
-		r.errs = append(r.errs, fmt.Errorf("%s: %w\n%s", p.path, plain.err, indent(plain.said(""))))
+	if err := plain.crashed(); err != nil {
+		r.errs = append(r.errs, fmt.Errorf("%s crashed without the stack: %w\n%s", p.path, err, indent(plain.died())))
 	}
 	differing := map[string]bool{}
 	for i, mode := range modes {
 		if info, err := os.Stat(counts[i]); err == nil {
 			r.attempts += int(info.Size())
+		}
+		if err := with[i].crashed(); err != nil {
+			r.errs = append(r.errs, fmt.Errorf("%s crashed, %s: %w\n%s", p.path, mode, err, indent(with[i].died())))
+			continue // what was not run is no difference
 		}
 		for _, test := range leaves(plain, with[i]) {
 			if !p.differs(s, mode, test) {
@@ -170,6 +199,11 @@ func comparePackage(st *stage, s suite, p testPackage) *report {
 				r.explained = append(r.explained, test+": "+why)
 			}
 			differing[test] = true
+		}
+	}
+	for test := range s.explained {
+		if plain.passed(test) && !slices.ContainsFunc(with, func(w results) bool { return !w.passed(test) }) {
+			r.errs = append(r.errs, fmt.Errorf("%s: %s is said to differ, and does not", p.path, test))
 		}
 	}
 	r.passed -= len(differing)

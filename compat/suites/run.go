@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
-	"github.com/watertight-go/watertight/compat/underneath"
+	"github.com/watertight-go/watertight/compat/internal/underneath"
 )
 
 // results are what a run of a package says of each test: PASS, FAIL or SKIP.
@@ -22,6 +25,31 @@ type results struct {
 }
 
 func (r results) passed(test string) bool { return r.of[test] == "PASS" }
+
+// crashed is how the run ended, if not by the verdicts on its tests: by a panic, a
+// limit, a signal or os.Exit.
+func (r results) crashed() error {
+	var exit *exec.ExitError
+	failed := errors.As(r.err, &exit) && exit.ExitCode() == 1 && slices.Contains(slices.Collect(maps.Values(r.of)), "FAIL")
+	if failed && !panicked.Match(r.output) {
+		return nil
+	}
+	return r.err
+}
+
+// panicked is what the runtime says when it ends a program.
+var panicked = regexp.MustCompile(`(?m)^(panic|fatal error): .*\n(.+\n)*\ngoroutine \d+`)
+
+// died is the end of what a run that crashed has printed.
+func (r results) died() string {
+	out := r.output
+	if i := panicked.FindIndex(out); i != nil {
+		out = out[i[0]:]
+	} else {
+		out = out[max(0, len(out)-2000):]
+	}
+	return string(bytes.ReplaceAll(out[:min(len(out), 2000)], []byte{0x16}, nil))
+}
 
 // verdict is a line of a test binary that says what became of a test. The mark
 // tells it from what the test itself has printed.
@@ -46,7 +74,10 @@ func (p testPackage) run(mode, count, test, skip string, limit time.Duration) re
 		args = append(args, "-test.run="+exactly(test))
 	}
 	running <- struct{}{}
-	defer func() { <-running }()
+	defer func(begin time.Time) {
+		p.spent.Add(int64(time.Since(begin)))
+		<-running
+	}(time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), limit+30*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, p.binary, args...)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
+	"time"
 )
 
 // stage is a directory with copies of the modules whose tests are run. The module
@@ -25,11 +27,12 @@ type stage struct {
 // testPackage is a package that has tests.
 type testPackage struct {
 	path, name, dir string
-	binary          string // compiled
+	binary          string        // compiled
+	spent           *atomic.Int64 // by compilers and tests of the suite, in nanoseconds
 }
 
 // added goes into each package. An external test package never makes a cycle,
-// whatever is tested.
+// whatever is tested. What it imports is internal, and elsewhere, but for the overlay.
 const added = "package %s_test\n\nimport _ \"github.com/watertight-go/watertight/compat/underneath\"\n"
 
 // newStage copies the modules of the suites to a temporary directory.
@@ -101,7 +104,7 @@ const (
 )
 
 // hook makes an overlay with a net/http in which a stack can be put over every
-// *http.Transport.
+// *http.Transport, and with a package underneath that others can import.
 func (s *stage) hook() error {
 	goroot, err := command("go", "env", "GOROOT")
 	if err != nil {
@@ -119,7 +122,19 @@ func (s *stage) hook() error {
 	if err := os.WriteFile(file, []byte(strings.Replace(string(text), direct, hooked, 1)+every), 0o644); err != nil {
 		return err
 	}
-	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {of: file}})
+	replace := map[string]string{of: file}
+	for _, name := range []string{"underneath.go", "every.go"} {
+		internal, err := filepath.Abs(filepath.Join("internal", "underneath", name))
+		if err != nil {
+			return err
+		}
+		open, err := filepath.Abs(filepath.Join("underneath", name))
+		if err != nil {
+			return err
+		}
+		replace[open] = internal
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": replace})
 	if err != nil {
 		return err
 	}
@@ -154,8 +169,9 @@ func (s *stage) packages(c suite) ([]testPackage, error) {
 		return nil, err
 	}
 	var found []testPackage
+	spent := new(atomic.Int64)
 	for lines := bufio.NewScanner(bytes.NewReader(out)); lines.Scan(); {
-		var p testPackage
+		p := testPackage{spent: spent}
 		if _, err := fmt.Sscan(lines.Text(), &p.path, &p.name, &p.dir); err != nil {
 			continue
 		}
@@ -175,7 +191,10 @@ var building = make(chan struct{}, runtime.NumCPU())
 // compile builds the test binary of a package.
 func (s *stage) compile(p testPackage) error {
 	building <- struct{}{}
-	defer func() { <-building }()
+	defer func(begin time.Time) {
+		p.spent.Add(int64(time.Since(begin)))
+		<-building
+	}(time.Now())
 	_, err := command("go", "test", "-modfile="+s.modfile, "-mod=mod", "-overlay="+s.overlay(), "-tags=every", "-vet=off", "-c", "-o", p.binary, p.path)
 	return err
 }

@@ -7,6 +7,9 @@ type suite struct {
 	skip     string   // a regular expression of tests that are not run
 	full     bool     // only with -full: it takes long
 
+	// untouched says why nothing of it goes through the stack; empty: something must.
+	untouched string
+
 	// explained are the tests that differ by intent, and why: each kind is in the
 	// README's limits.
 	explained map[string]string
@@ -27,7 +30,7 @@ var suites = []suite{
 	{module: "github.com/cloudflare/cloudflare-go", packages: []string{"."}, full: true},
 	{module: "github.com/coder/websocket", packages: []string{"."}, skip: "Autobahn|TestWasm|TestConn|TestGrace"},
 	{module: "github.com/dghubble/sling"},
-	{module: "github.com/digitalocean/godo", packages: []string{"."}},
+	{module: "github.com/digitalocean/godo", packages: []string{"."}, full: true},
 	{module: "github.com/elastic/elastic-transport-go/v8", full: true},
 	{module: "github.com/getsentry/sentry-go", packages: []string{".", "http", "internal/..."}, full: true},
 	{module: "github.com/go-chi/chi/v5", full: true,
@@ -41,7 +44,7 @@ var suites = []suite{
 	{module: "github.com/gregjones/httpcache", packages: []string{"."}},
 	{module: "github.com/h2non/gock"},
 	{module: "github.com/hasura/go-graphql-client", full: true},
-	{module: "github.com/jarcoal/httpmock"},
+	{module: "github.com/jarcoal/httpmock", full: true, untouched: "its tests put a transport of its own in the place of the stack"},
 	{module: "github.com/launchdarkly/eventsource", full: true},
 	{module: "github.com/mattn/go-mastodon", packages: []string{"."}, full: true,
 		explained: each(once, "TestGetAccountCurrentUser", "TestGetBlocks", "TestGetEndorsements", "TestGetFollowRequests",
@@ -49,10 +52,10 @@ var suites = []suite{
 			"TestGetMutes", "TestStreaming")},
 	{module: "github.com/minio/minio-go/v7", full: true},
 	{module: "github.com/PagerDuty/go-pagerduty", packages: []string{"."}},
-	{module: "github.com/prometheus/client_golang", packages: []string{"api/...", "prometheus/promhttp", "prometheus/push"}, full: true},
+	{module: "github.com/prometheus/client_golang", packages: []string{"api/...", "prometheus/promhttp", "prometheus/push"}},
 	{module: "github.com/r3labs/sse/v2"},
 	{module: "github.com/sashabaranov/go-openai"},
-	{module: "github.com/slack-go/slack", packages: []string{"."}},
+	{module: "github.com/slack-go/slack", packages: []string{"."}, full: true},
 	{module: "github.com/studio-b12/gowebdav", packages: []string{"."}},
 	{module: "github.com/tmaxmax/go-sse"},
 	{module: "github.com/ybbus/jsonrpc/v3"},
@@ -60,7 +63,7 @@ var suites = []suite{
 	{module: "go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp"},
 	{module: "golang.org/x/crypto", packages: []string{"acme/..."}, full: true},
 	{module: "golang.org/x/oauth2", packages: []string{".", "internal", "clientcredentials", "jwt", "authhandler"}},
-	{module: "oras.land/oras-go/v2", packages: []string{"registry/..."}},
+	{module: "oras.land/oras-go/v2", packages: []string{"registry/..."}, full: true},
 }
 
 // each is one explanation of several tests.
