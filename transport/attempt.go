@@ -54,9 +54,8 @@ type attempt struct {
 	shadowed   bool           // a limit in shadow mode was reported
 	idled      bool           // it was found to be forgotten
 	leaked     string         // how
-	closed     bool           // the body was closed, by the caller or for being forgotten
-	shut       bool           // and so was the base's, by the caller
-	hungUp     bool           // and so was the base's, since the caller has left
+	closing    closing        // of the response body
+	hungUp     bool           // the base's body was closed since the caller has left
 	readErr    error          // what reads of the body give from now on
 	resp       *http.Response // the base's
 	unhook     func() bool    // undoes what the caller's context was told to do

@@ -153,7 +153,7 @@ func TestBodilessAnswerToHEADHasNothingToWaitFor(t *testing.T) {
 
 // A base's Close may wait for its peer until the context ends.
 func TestBodyClosesTheBasesAfterItsContextHasEnded(t *testing.T) {
-	for name, status := range map[string]int{"a body": 200, "none that has ended": 204} {
+	for name, status := range map[string]int{"a body": 200, "no body": 204} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var first error

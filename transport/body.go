@@ -31,6 +31,15 @@ type body struct {
 	cleanup runtime.Cleanup
 }
 
+// closing is how far a body is closed.
+type closing uint8
+
+const (
+	bodyOpen     closing = iota
+	bodyClosed           // to its caller, by himself or for having forgotten it
+	closedWithin         // by himself, and so is the base's
+)
+
 var errNoAnswer = errors.New("the base RoundTripper returned neither a response nor an error")
 
 // answered takes what the base returned: headers or an error.
@@ -151,9 +160,9 @@ func (a *attempt) explain(err error) error {
 func (b *body) Read(p []byte) (int, error) {
 	a := b.a
 	a.mu.Lock()
-	if err, shut := a.readErr, a.shut; err != nil {
+	if err, asks := a.readErr, a.closing == closedWithin; err != nil {
 		a.mu.Unlock()
-		if shut { // net/http has its own words for that
+		if asks && prompt(a.resp.Body) { // it has words of its own
 			if n, own := a.resp.Body.Read(p); n == 0 && own != nil {
 				err = own
 			}
@@ -164,6 +173,16 @@ func (b *body) Read(p []byte) (int, error) {
 	a.mu.Unlock()
 	n, err := a.resp.Body.Read(p)
 	return n, b.got(p[:n], err)
+}
+
+// prompt reports whether a body that is closed answers a Read at once, as those of the
+// standard library do. Others may not heed Close, and keep their caller waiting.
+func prompt(body io.Reader) bool {
+	t := reflect.TypeOf(body)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return t.PkgPath() == "net/http" || t == reflect.TypeFor[io.PipeReader]() || inMemory(body) >= 0
 }
 
 // got takes what a Read of the base's body returned.
@@ -178,7 +197,7 @@ func (b *body) got(p []byte, err error) error {
 	if a.resp.Trailer != nil { // a zipped body may have read ahead to them
 		b.resp.Trailer = a.resp.Trailer
 	}
-	if a.closed || a.ended { // meanwhile: whoever closed it ends the attempt
+	if a.closing != bodyOpen || a.ended { // meanwhile: whoever closed it ends the attempt
 		defer a.mu.Unlock()
 		if err != nil && a.readErr != nil {
 			return a.readErr
@@ -235,11 +254,11 @@ func (b *body) store(eof bool) {
 func (b *body) Close() error {
 	a := b.a
 	a.mu.Lock()
-	if a.closed {
+	if a.closing != bodyOpen {
 		a.mu.Unlock()
 		return nil
 	}
-	a.closed = true
+	a.closing = bodyClosed
 	open := a.readErr == nil
 	a.readErr = http.ErrBodyReadAfterClose
 	toEnd := open && a.capture.NeedsEnd() && a.clock.phase == phaseIdle
@@ -253,7 +272,7 @@ func (b *body) Close() error {
 	}
 	err := a.resp.Body.Close()
 	a.mu.Lock()
-	a.shut = true
+	a.closing = closedWithin
 	a.mu.Unlock()
 	if open {
 		a.end(endClosed, nil)

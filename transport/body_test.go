@@ -526,6 +526,49 @@ func TestBodyReadsAfterItsEndAreHarmless(t *testing.T) {
 	}
 }
 
+// A Read after Close has the words of net/http if it is its body, and else the error
+// that it documents: a base may not heed Close.
+func TestBodyReadsAfterCloseDoNotReachABase(t *testing.T) {
+	wait := make(chan struct{})
+	t.Cleanup(func() { close(wait) })
+	deaf := func(r *http.Request) (*http.Response, error) {
+		return bulkheadAnswer(r, 200, &bodyFuncs{
+			read:  func([]byte) (int, error) { <-wait; return 0, io.EOF },
+			close: func() error { return nil },
+		}), nil
+	}
+	for name, base := range map[string]http.RoundTripper{
+		"foreign":             bulkheadBase(deaf),
+		"around a *Transport": bodyAround{&http.Transport{}, bulkheadBase(deaf)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := bulkheadNew(t, transport.Config{Base: base})
+			resp := bulkheadGet(t, tr, "http://x.test/")
+			_ = resp.Body.Close()
+			read := make(chan error, 1)
+			go func() {
+				_, err := resp.Body.Read(make([]byte, 1))
+				read <- err
+			}()
+			select {
+			case err := <-read:
+				if err != http.ErrBodyReadAfterClose {
+					t.Error(err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Error("it waits for the base")
+			}
+		})
+	}
+}
+
+// bodyAround is around a transport, but answers in its place.
+type bodyAround struct{ inside, instead http.RoundTripper }
+
+func (a bodyAround) Unwrap() http.RoundTripper                         { return a.inside }
+func (a bodyAround) Around(http.RoundTripper) http.RoundTripper        { return a.instead }
+func (a bodyAround) RoundTrip(r *http.Request) (*http.Response, error) { return a.instead.RoundTrip(r) }
+
 func TestBodyBringsItsTrailers(t *testing.T) {
 	for name, opts := range bodyProtocols {
 		for _, announced := range []bool{true, false} {

@@ -7,7 +7,7 @@ import (
 // forgotten runs when an answer has become unreachable.
 func forgotten(a *attempt) {
 	a.mu.Lock()
-	open := !a.ended && !a.closed
+	open := !a.ended && a.closing == bodyOpen
 	bubble := a.call.h.t.now()-a.clock.mark > decade
 	a.mu.Unlock()
 	if open && !bubble {
@@ -32,17 +32,18 @@ func (a *attempt) leak(why string) {
 	a.mu.Lock()
 	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
 	shadow := why == leakIdle && h.policy.Bulkhead.Shadow   // told once, and let be
-	if a.ended || a.closed || readOn || shadow && a.idled {
+	if a.ended || a.closing != bodyOpen || readOn || shadow && a.idled {
 		a.mu.Unlock()
 		return
 	}
-	a.closed, a.idled, a.leaked = !shadow, true, why
+	a.idled, a.leaked = true, why
 	if shadow {
 		a.mu.Unlock()
 		h.counts.leaked.Add(1)
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
 		return
 	}
+	a.closing = bodyClosed
 	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
 		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
 	a.mu.Unlock()
