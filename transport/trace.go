@@ -41,13 +41,15 @@ const (
 
 // hooks are the caller's httptrace hooks for one attempt.
 type hooks struct {
-	wrote chan struct{} // closed when WroteRequest has returned; nil if the caller has none
-	once  sync.Once     // closes it
+	caller *httptrace.ClientTrace
+	wrote  chan struct{} // closed when WroteRequest has returned; nil if the caller has none
+	once   sync.Once     // closes it
 
 	mu      sync.Mutex // guards what follows
 	past    until      // what runs until less than this is over
 	running [untils]int
 	waits   chan struct{} // closed when none of those runs
+	begun   []begun       // of the dial
 }
 
 // traced is ours, which may be nil, with the caller's hooks for as long as the
@@ -60,7 +62,7 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	if ours == nil {
 		ours = &httptrace.ClientTrace{}
 	}
-	h := &hooks{}
+	h := &hooks{caller: t}
 	a.mu.Lock()
 	a.hooks = h
 	a.mu.Unlock()
@@ -75,23 +77,11 @@ func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
 	both.PutIdleConn = guard1(h, untilOver, ours.PutIdleConn, t.PutIdleConn)
 	both.GotFirstResponseByte = guard0(h, untilAnswered, ours.GotFirstResponseByte, t.GotFirstResponseByte)
 	both.Got100Continue = guard0(h, untilAnswered, ours.Got100Continue, t.Got100Continue)
-	both.DNSStart = guard1(h, untilAnswered, ours.DNSStart, t.DNSStart)
-	both.DNSDone = guard1(h, untilAnswered, ours.DNSDone, t.DNSDone)
-	both.ConnectStart = guard2(h, untilAnswered, ours.ConnectStart, t.ConnectStart)
-	both.TLSHandshakeStart = guard0(h, untilAnswered, ours.TLSHandshakeStart, t.TLSHandshakeStart)
-	both.TLSHandshakeDone = guard2(h, untilAnswered, ours.TLSHandshakeDone, t.TLSHandshakeDone)
+	h.dial(&both, ours, t)
 	both.WroteHeaderField = guard2(h, untilOver, ours.WroteHeaderField, t.WroteHeaderField)
 	both.WroteHeaders = guard0(h, untilOver, ours.WroteHeaders, t.WroteHeaders)
 	both.Wait100Continue = guard0(h, untilOver, ours.Wait100Continue, t.Wait100Continue)
 	both.WroteRequest = guard1(h, untilOver, ours.WroteRequest, h.news(t.WroteRequest))
-	if hook := t.ConnectDone; hook != nil {
-		both.ConnectDone = func(network, addr string, err error) {
-			if h.enter(untilAnswered) {
-				defer h.leave(untilAnswered)
-				hook(network, addr, err)
-			}
-		}
-	}
 	if hook := t.Got1xxResponse; hook != nil {
 		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
 			if !h.enter(untilAnswered) {
@@ -208,7 +198,8 @@ func (a *attempt) written() {
 }
 
 // untrace lets go of the caller's hooks: of those of the dial when the attempt is
-// answered, of all when it is over. One that runs is given some time to return.
+// answered, of all when it is over. One that runs is given some time to return, and
+// what a dial has begun ends here.
 func (a *attempt) untrace(over bool) {
 	a.mu.Lock()
 	h := a.hooks
@@ -231,4 +222,5 @@ func (a *attempt) untrace(over bool) {
 	if waits != nil {
 		await(waits)
 	}
+	h.abandon()
 }

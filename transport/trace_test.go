@@ -12,6 +12,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -148,7 +149,7 @@ func TestTraceOfAnAbandonedDialEndsWithItsCall(t *testing.T) {
 					if !errors.Is(err, context.DeadlineExceeded) {
 						t.Error(err)
 					}
-					want := []string{"GetConn", "ConnectStart"}
+					want := []string{"GetConn", "ConnectStart", "ConnectDone"} // by the stack
 					if !slices.Equal(told, want) {
 						t.Errorf("told %v, want %v", told, want)
 					}
@@ -194,6 +195,7 @@ func TestTraceOfADialThatWasNotNeededEndsWithTheAnswer(t *testing.T) {
 		dial := base.DialContext
 		base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if trace := httptrace.ContextClientTrace(ctx); trace.ConnectDone != nil { // the second call
+				trace.ConnectStart(network, addr)
 				defer func() { trace.ConnectDone(network, addr, nil) }()
 				time.Sleep(2 * time.Second)
 			}
@@ -204,12 +206,13 @@ func TestTraceOfADialThatWasNotNeededEndsWithTheAnswer(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		var told []string
 		trace, _ := everyHook(func(hook string) { told = append(told, hook) })
+		trace.ConnectDone = func(_, _ string, err error) { told = append(told, fmt.Sprint("ConnectDone ", err)) }
 		text, err := fetch(tr.Client(), get(t, origin.URL).WithContext(httptrace.WithClientTrace(t.Context(), trace)))
 		if err != nil || text != "second" {
 			t.Fatal(text, err)
 		}
 		synctest.Wait()
-		if slices.Contains(told, "ConnectDone") || !slices.Contains(told, "GotConn") || !slices.Contains(told, "PutIdleConn") {
+		if !slices.Contains(told, "ConnectDone context canceled") || !slices.Contains(told, "GotConn") || !slices.Contains(told, "PutIdleConn") {
 			t.Errorf("told %v", told)
 		}
 		told = nil
@@ -231,13 +234,14 @@ func TestTraceHookThatRunsIsGivenTimeToReturn(t *testing.T) {
 			origin := transporttest.NewNet(t, nil, transporttest.TLS(), transporttest.ServeConn(silent))
 			origin.OnDial(transporttest.DialDelay(90 * time.Millisecond))
 			tr := bounded(t, origin.Base(), policy.Timeout{Attempt: 100 * time.Millisecond})
-			returned := false
+			var returned atomic.Bool
+			done := 0
 			trace := &httptrace.ClientTrace{
 				TLSHandshakeStart: func() {
 					time.Sleep(hook)
-					returned = true
+					returned.Store(true)
 				},
-				TLSHandshakeDone: func(tls.ConnectionState, error) { t.Error("a hook of a call that is over") },
+				TLSHandshakeDone: func(tls.ConnectionState, error) { done++ },
 			}
 			start := time.Now()
 			_, err := tr.RoundTrip(get(t, origin.URL).WithContext(httptrace.WithClientTrace(t.Context(), trace)))
@@ -245,10 +249,15 @@ func TestTraceHookThatRunsIsGivenTimeToReturn(t *testing.T) {
 				t.Error(err)
 			}
 			mustTake(t, start, want)
-			if want == 110*time.Millisecond && !returned {
-				t.Error("the hook still runs")
+			soon := want == 110*time.Millisecond
+			if returned.Load() != soon || (done == 1) != soon {
+				t.Errorf("returned: %v, then done %d times", returned.Load(), done)
 			}
+			done = 0
 			time.Sleep(2 * time.Minute)
+			if done > 0 {
+				t.Error("a hook of a call that is over")
+			}
 		})
 	}
 }
@@ -361,4 +370,94 @@ func status(req *http.Request, code int, body string) *http.Response {
 		resp.Body, resp.ContentLength = http.NoBody, 0
 	}
 	return resp
+}
+
+// What a Start hook has begun, such as a span, would stay open for good.
+func TestTraceEndsWhatAnAbandonedDialHasBegunOnce(t *testing.T) {
+	t.Parallel()
+	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
+		"answered": func(r *http.Request) (*http.Response, error) { return ok(r, "x"), nil },
+		"failed":   func(*http.Request) (*http.Response, error) { return nil, errors.New("failed") },
+		"a panic":  func(*http.Request) (*http.Response, error) { panic("base") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			var told []string
+			tell := func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }
+			var late *httptrace.ClientTrace
+			tr := under(t, transport.Config{Base: rt(func(r *http.Request) (*http.Response, error) {
+				late = httptrace.ContextClientTrace(r.Context())
+				late.DNSStart(httptrace.DNSStartInfo{Host: "x.test"})
+				late.DNSDone(httptrace.DNSDoneInfo{})
+				late.DNSStart(httptrace.DNSStartInfo{Host: "x.test"})
+				late.ConnectStart("tcp", "a")
+				late.ConnectStart("tcp", "b")
+				late.ConnectStart("tcp", "c")
+				late.ConnectDone("tcp", "b", nil)
+				late.TLSHandshakeStart()
+				late.TLSHandshakeDone(tls.ConnectionState{}, nil)
+				late.TLSHandshakeStart()
+				told = nil
+				return answer(r)
+			})})
+			ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				DNSStart:          func(httptrace.DNSStartInfo) {},
+				DNSDone:           func(i httptrace.DNSDoneInfo) { tell("DNSDone %v", i.Err) },
+				ConnectStart:      func(string, string) {},
+				ConnectDone:       func(network, addr string, err error) { tell("ConnectDone %s %s %v", network, addr, err) },
+				TLSHandshakeStart: func() {},
+				TLSHandshakeDone:  func(_ tls.ConnectionState, err error) { tell("TLSHandshakeDone %v", err) },
+			})
+			func() {
+				defer func() { _ = recover() }()
+				_, _ = fetch(tr.Client(), get(t, "http://x.test/").WithContext(ctx))
+			}()
+			want := []string{"DNSDone context canceled", "ConnectDone tcp a context canceled", "ConnectDone tcp c context canceled", "TLSHandshakeDone context canceled"}
+			if !slices.Equal(told, want) {
+				t.Errorf("told %q, want %q", told, want)
+			}
+			told = nil
+			late.DNSDone(httptrace.DNSDoneInfo{})
+			late.ConnectDone("tcp", "a", nil)
+			late.ConnectDone("tcp", "c", nil)
+			late.TLSHandshakeDone(tls.ConnectionState{}, nil)
+			if told != nil {
+				t.Errorf("afterwards %q", told)
+			}
+		})
+	}
+}
+
+// Either hook of a pair may be missing, and then there is nothing to end.
+func TestTraceEndsNoDialForHalfAPair(t *testing.T) {
+	t.Parallel()
+	tr := under(t, transport.Config{Base: rt(func(r *http.Request) (*http.Response, error) {
+		trace := httptrace.ContextClientTrace(r.Context())
+		if trace.ConnectStart != nil {
+			trace.DNSStart(httptrace.DNSStartInfo{})
+			trace.ConnectStart("tcp", "a")
+			trace.TLSHandshakeStart()
+		}
+		return ok(r, "x"), nil
+	})})
+	starts := 0
+	for _, trace := range []*httptrace.ClientTrace{
+		{
+			DNSStart:          func(httptrace.DNSStartInfo) { starts++ },
+			ConnectStart:      func(string, string) { starts++ },
+			TLSHandshakeStart: func() { starts++ },
+		},
+		{
+			DNSDone:          func(httptrace.DNSDoneInfo) { t.Error("DNSDone") },
+			ConnectDone:      func(string, string, error) { t.Error("ConnectDone") },
+			TLSHandshakeDone: func(tls.ConnectionState, error) { t.Error("TLSHandshakeDone") },
+		},
+	} {
+		ctx := httptrace.WithClientTrace(t.Context(), trace)
+		if _, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(ctx)); err != nil {
+			t.Error(err)
+		}
+	}
+	if starts != 3 {
+		t.Errorf("%d hooks ran", starts)
+	}
 }
