@@ -54,6 +54,7 @@ func TestASuiteIsJudgedByWhatItsTestsDo(t *testing.T) {
 		"it panics without the stack":              {script: `attempt; pass A; [ -n "$MODE" ] || { ` + dies + `; }`, errs: []string{"crashed without the stack"}},
 		"it fails, but no test does":               {script: `attempt; pass A; [ -z "$MODE" ] || exit 1`, errs: []string{"crashed, install", "crashed, every"}},
 		"it is killed":                             {script: `attempt; pass A; [ "$MODE" != every ] || kill -9 $$`, errs: []string{"crashed, every: signal: killed"}},
+		"it is killed after a failure":             {script: `attempt; pass A; fail B; [ "$MODE" != every ] || kill -9 $$`, errs: []string{"crashed, every: signal: killed"}},
 		"it prints of a panic, and passes":         {script: "attempt; echo 'panic: in a log'; pass A"},
 		"nothing goes through":                     {script: "pass A", errs: []string{"nothing was tested"}},
 		"nothing goes through, which is known":     {script: "pass A", suite: suite{untouched: "it has its own"}},
