@@ -163,14 +163,15 @@ func (a *attempt) end(how ending, err error) {
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty
-	if a.unhook != nil {
-		a.unhook()
-	}
+	unhook := a.unhook
 	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
 	}
 	a.mu.Unlock()
+	if unhook != nil {
+		unhook()
+	}
 
 	// Give back first, tell afterwards: a Classify or a listener may take its time,
 	// or end its goroutine.

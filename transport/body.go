@@ -96,10 +96,11 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		a.watch(now)
 	}
 	slow, stream := a.slow, a.stream
-	if a.sending && !a.uploaded && !bodiless && a.parent.Done() != nil { // a read may not heed the context until all is sent
-		a.unhook = context.AfterFunc(a.parent, a.closeDeaf)
-	}
+	hook := a.sending && !a.uploaded && !bodiless // a read may not heed the context until all is sent
 	a.mu.Unlock()
+	if hook {
+		a.hook()
+	}
 
 	h.breaker.headers(a, resp, slow, stream, now)
 	switch {
@@ -142,13 +143,32 @@ func (a *attempt) bodiless(body io.Reader) bool {
 // as are http.NoBody and what net/http has for an HTTP/2 answer that its headers ended.
 func empty(body io.Reader) bool { return reflect.TypeOf(body).Size() == 0 }
 
+// hook has the base's body closed if the caller leaves.
+func (a *attempt) hook() {
+	if a.parent.Done() == nil {
+		return
+	}
+	unhook := context.AfterFunc(a.parent, a.closeDeaf)
+	a.mu.Lock()
+	ended := a.ended
+	a.unhook = unhook
+	a.mu.Unlock()
+	if ended {
+		unhook()
+	}
+}
+
 // explain is the error to return for one of the base's: ours, if it is due to a
-// limit of ours.
+// limit of ours, and the caller's if we have closed the body since he has left.
 func (a *attempt) explain(err error) error {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.expired != nil {
-		return a.expired
+	expired, hungUp := a.expired, a.hungUp
+	a.mu.Unlock()
+	switch {
+	case expired != nil:
+		return expired
+	case hungUp:
+		return a.left()
 	}
 	if u, ok := err.(*url.Error); ok && u.Err != nil { // of a base that is a client: it names the whole URL
 		err = u.Err
@@ -188,15 +208,16 @@ func prompt(body io.Reader) bool {
 // got takes what a Read of the base's body returned.
 func (b *body) got(p []byte, err error) error {
 	a := b.a
+	if err != nil && err != io.EOF {
+		err = a.explain(err)
+	}
 	now := a.call.h.t.now()
 	a.mu.Lock()
 	a.clock.bytes += int64(len(p))
 	if len(p) > 0 && a.pool != nil {
 		a.pool.hear(now)
 	}
-	if a.resp.Trailer != nil { // a zipped body may have read ahead to them
-		b.resp.Trailer = a.resp.Trailer
-	}
+	b.carryTrailer()
 	if a.closing != bodyOpen || a.ended { // meanwhile: whoever closed it ends the attempt
 		defer a.mu.Unlock()
 		if err != nil && a.readErr != nil {
@@ -211,20 +232,11 @@ func (b *body) got(p []byte, err error) error {
 		capture.Write(p)
 		return nil
 	}
-	how := endBroken
+	readErr, how := err, endBroken
 	if err == io.EOF {
 		how, err = endEOF, nil
-		a.readErr = io.EOF
-	} else {
-		switch err = discreet(err); {
-		case a.expired != nil:
-			err = a.expired
-		case a.hungUp: // rather than that the body was closed, which is our doing
-			err = a.left()
-		}
-		a.readErr = err
 	}
-	readErr := a.readErr
+	a.readErr = readErr
 	a.mu.Unlock()
 	capture.Write(p)
 	a.end(how, err)
@@ -233,6 +245,14 @@ func (b *body) got(p []byte, err error) error {
 		b.cleanup.Stop()
 	}
 	return readErr
+}
+
+// carryTrailer gives the caller the base's trailers, as soon as it has them: a zipped
+// body may read ahead to them. mu must be held.
+func (b *body) carryTrailer() {
+	if t := b.a.resp.Trailer; t != nil {
+		b.resp.Trailer = t
+	}
 }
 
 // store ends what is kept of the body. The Store may be the caller's own: no lock
@@ -299,9 +319,7 @@ func (b *body) drain() bool {
 		total += n
 		a.mu.Lock()
 		capture := a.capture
-		if err == io.EOF && a.resp.Trailer != nil {
-			b.resp.Trailer = a.resp.Trailer
-		}
+		b.carryTrailer()
 		a.mu.Unlock()
 		capture.Write(buf[:n])
 		if err != nil {

@@ -47,16 +47,30 @@ func (a *attempt) Value(key any) any {
 	return a.parent.Value(key)
 }
 
+// standard makes the context of the standard library, if there is none yet: without
+// a lock, since it asks the caller's.
 func (a *attempt) standard() context.Context {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.std == nil {
-		a.std, a.cancel = context.WithCancelCause(a.parent)
-		if a.stopped {
-			a.cancel(context.Canceled)
-		}
+	std := a.std
+	a.mu.Unlock()
+	if std != nil {
+		return std
 	}
-	return a.std
+	made, cancel := context.WithCancelCause(a.parent)
+	a.mu.Lock()
+	if a.std != nil { // by another, meanwhile
+		std = a.std
+		a.mu.Unlock()
+		cancel(nil)
+		return std
+	}
+	a.std, a.cancel = made, cancel
+	stopped := a.stopped
+	a.mu.Unlock()
+	if stopped {
+		cancel(context.Canceled)
+	}
+	return made
 }
 
 // stop cancels the attempt's context.
