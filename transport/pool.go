@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/hashicorp/go-cleanhttp"
 )
@@ -21,12 +22,12 @@ type pool struct {
 	transport   *http.Transport
 	through     http.RoundTripper // the transport, with what the base has around it
 	idle        *idleConns
+	late        *late
 	h           *host
 	heard       atomic.Int64 // the clock when the peer last said anything
 	active      atomic.Int64 // attempts that use it
 	retired     atomic.Bool  // finishes its streams, and is closed after the last
 	single      bool         // for one attempt; what it leaves is closed by its idle timeout
-	closing     atomic.Bool  // closeAgain is at it
 	multiplexed atomic.Bool  // speaks HTTP/2
 	parked      atomic.Int64 // idle connections, as far as they can be seen
 
@@ -85,35 +86,14 @@ func (h *host) closeIdle() {
 	}
 }
 
-// close closes the connections that are idle. An HTTP/2 connection counts its last
-// stream as open for a moment after its body has ended, and a new one is in the
-// pool a moment after its handshake. Neither can be seen, and on a machine that is
-// busy, or with a request body that is slow to close, the moment is long: a pool
-// that will not be used again is closed again, less and less often.
+// close closes the connections that are idle, and those that are so a little later.
 func (p *pool) close() {
 	p.idle.forget(p) // first: what is idle from here on is counted, be it closed
 	p.transport.CloseIdleConnections()
 	last := p.retired.Load() || p.h.t.closed.Load()
 	if p.multiplexed.Load() || last {
-		time.AfterFunc(moment, p.transport.CloseIdleConnections)
+		p.late.begin(last && !p.single)
 	}
-	if last && !p.single && p.closing.CompareAndSwap(false, true) {
-		p.closeAgain(2 * moment)
-	}
-}
-
-const moment = 50 * time.Millisecond
-
-// closeAgain goes on for about a minute; what is left then, its idle timeout ends.
-func (p *pool) closeAgain(after time.Duration) {
-	if after > sweepIdle/2 {
-		p.closing.Store(false)
-		return
-	}
-	time.AfterFunc(after, func() {
-		p.transport.CloseIdleConnections()
-		p.closeAgain(2 * after)
-	})
 }
 
 // release is called once for each acquire.
@@ -212,7 +192,7 @@ func (h *host) newPool(single bool) *pool {
 	if tr.HTTP2.PingTimeout == 0 {
 		tr.HTTP2.PingTimeout = 5 * time.Second
 	}
-	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, h: h}
+	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, late: &late{transport: weak.Make(tr)}, h: h}
 	if single {
 		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
 		p.single = true

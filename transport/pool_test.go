@@ -4,10 +4,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
@@ -47,6 +49,7 @@ func TestConnectionsOfARetiredPoolAreClosedHoweverLateTheyAreIdle(t *testing.T) 
 					tr.Close()
 				}
 				time.Sleep(500 * time.Millisecond)
+				runtime.GC() // an http.Transport with a connection is not garbage
 				synctest.Wait()
 				o.WaitOpen(1)
 				time.Sleep(2 * time.Second)
@@ -57,5 +60,62 @@ func TestConnectionsOfARetiredPoolAreClosedHoweverLateTheyAreIdle(t *testing.T) 
 				tr.CloseIdleConnections()
 			})
 		})
+	}
+}
+
+// It used to be looked at less and less often from the trip on, here after 51 s.
+func TestConnectionsOfARetiredPoolAreClosedSoonAfterItsLastStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
+		tr := under(t, transport.Config{Base: o.Base(), Default: policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Hour}}})
+		o.Script(
+			transporttest.Step{Header: http.Header{"Content-Type": {"text/event-stream"}}, Size: 4, Chunk: 1, Pause: 9 * time.Second, Unread: true},
+			transporttest.Step{Status: 500},
+		)
+		start := time.Now()
+		upload, more := io.Pipe() // it ends after the stream
+		req, _ := http.NewRequest("PUT", o.URL, slowToClose{upload, time.Second})
+		stream, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
+			t.Fatal(err)
+		}
+		if s := tr.Snapshot()[0].State; s != transport.Open {
+			t.Fatal(s)
+		}
+		_, _ = io.Copy(io.Discard, stream.Body)
+		_ = stream.Body.Close()
+		if d := time.Since(start); d < 26*time.Second || d > 40*time.Second { // between two of the later looks
+			t.Errorf("the stream took %v", d)
+		}
+		time.Sleep(500 * time.Millisecond)
+		o.WaitOpen(1)
+		_ = more.Close()
+		time.Sleep(2 * time.Second)
+		if _, open := o.Connections(); open != 0 {
+			t.Errorf("%d connections are open", open)
+		}
+	})
+}
+
+// Timers used to keep a Transport for 51 s after each trip, and after Close.
+func TestNothingKeepsATransportThatIsClosed(t *testing.T) {
+	o := transporttest.NewOrigin(t) // over HTTP/2, net/http's own timer of pings is left
+	made := func() weak.Pointer[transport.Transport] {
+		tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Logger: quiet()}))
+		if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
+			t.Fatal(err)
+		}
+		_ = tr.Close()
+		return weak.Make(tr)
+	}()
+	o.WaitOpen(0)
+	for end := time.Now().Add(10 * time.Second); made.Value() != nil; runtime.GC() {
+		if time.Now().After(end) {
+			t.Fatal("it is still there")
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
