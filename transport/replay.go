@@ -192,7 +192,9 @@ func (b *replayReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close lets go of the body; it is closed when no attempt can need it any more.
+// Close lets go of the body; it is closed when no attempt can need it any more. One
+// that is being read is closed so that the read returns, which HTTP/2 waits for: at
+// once if it could not be sent again anyway, else after letGoTime.
 func (b *replayReader) Close() error {
 	r := b.r
 	r.mu.Lock()
@@ -200,10 +202,37 @@ func (b *replayReader) Close() error {
 	if b.turn == r.turn && !r.closed {
 		r.closed = true
 		last = r.settle()
+		switch {
+		case last || !r.reading:
+		case r.limit <= 0 || r.over:
+			last = r.spoil()
+		default:
+			time.AfterFunc(letGoTime, b.interrupt)
+		}
 	}
 	r.mu.Unlock()
 	if last {
 		return r.src.Close()
 	}
 	return nil
+}
+
+// interrupt closes the body if it is still in the read during which it was let go.
+func (b *replayReader) interrupt() {
+	r := b.r
+	r.mu.Lock()
+	last := b.turn == r.turn && r.reading && r.spoil()
+	r.mu.Unlock()
+	if last {
+		_ = r.src.Close()
+	}
+}
+
+// spoil gives up sending the body again, and reports whether it is to be closed for
+// that. mu is held.
+func (r *replay) spoil() (last bool) {
+	r.over, r.buf = true, nil
+	last = !r.done
+	r.done = true
+	return last
 }
