@@ -31,40 +31,42 @@ type attempt struct {
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
-	mu         sync.Mutex // guards what follows
-	std        context.Context
-	cancel     context.CancelCauseFunc // of std
-	stopped    bool                    // cancelled, be it before std was made
-	clock      clock
-	timer      *time.Timer
-	expired    *Error // the limit that fired
-	started    bool
-	ended      bool
-	slow       bool           // its age has passed SlowCall
-	asked      bool           // net/http wants a connection for it
-	conn       bool           // it has one
-	reused     bool           // which was used before
-	direct     bool           // its last dial was to the host itself, not to a proxy
-	dials      int            // that have given a connection, or found one waiting
-	sending    bool           // the base has not yet closed the request body
-	uploaded   bool           // nor need it read on
-	discarded  bool           // its response is not wanted any more
-	faulty     bool           // the request itself is at fault
-	stream     bool           // exempt from all limits but those on connecting and StreamIdle
-	shadowed   bool           // a limit in shadow mode was reported
-	idled      bool           // it was found to be forgotten
-	leaked     string         // how
-	closing    closing        // of the response body
-	hungUp     bool           // the base's body was closed since the caller has left
-	readErr    error          // what reads of the body give from now on
+	mu      sync.Mutex              // guards what follows
+	std     context.Context         // of the standard library; nil until somebody waits for it
+	cancel  context.CancelCauseFunc // of std
+	stopped bool                    // the context has ended, though std may not be made yet
+	clock   clock
+	timer   *time.Timer
+	started bool // the layers above the base have let it out
+	ended   bool // what it held was given back
+
+	asked   bool    // net/http wants a connection for it
+	conn    bool    // net/http has a connection for it
+	reused  bool    // its connection was used before
+	direct  bool    // its last dial was to the host itself, not to a proxy
+	dials   int     // those that gave a connection, or found one waiting
+	hooks   *hooks  // the caller's, if there are any
+	sending sending // how far the base is with the request body
+
+	expired  *Error        // the limit that fired
+	shadowed bool          // a limit in shadow mode was reported
+	slow     bool          // its age has passed SlowCall
+	stream   bool          // it is exempt from all limits but those on connecting and StreamIdle
+	faulty   bool          // the request itself is at fault
+	lease    time.Duration // when a probe is judged at the latest
+
 	resp       *http.Response // the base's
-	unhook     func() bool    // undoes what the caller's context was told to do
-	retryAfter time.Duration  // that it asked for; the header itself is the caller's
 	status     int
+	retryAfter time.Duration // the peer asked for it; the header itself is the caller's
+	closing    closing       // how far the response body is closed
+	hungUp     bool          // the base's body was closed because the caller has left
+	idled      bool          // the body was found to be forgotten, be it in shadow mode
+	leaked     string        // how the body was found to be forgotten
+	discarded  bool          // the response is not wanted any more
+	readErr    error         // what reads of the body give from now on
+	unhook     func() bool   // undoes what the caller's context was told to do
 	capture    *cache.Capture
-	lease      time.Duration // when a probe is judged at the latest
-	handed     *call         // ends with this attempt's body
-	hooks      *hooks        // the caller's, if there are any
+	handed     *call // the call that ends with the body
 }
 
 type attemptKey struct{}
@@ -202,7 +204,7 @@ func (a *attempt) giveBack(how ending) {
 	h := a.call.h
 	a.mu.Lock()
 	pool := a.pool
-	sending := a.sending                     // the rest of the request may be read on; its end stops the attempt
+	sending := a.sending != uploadOver       // the rest of the request may be read on; its end stops the attempt
 	doubtful := a.expired != nil && a.reused // the connection that it used
 	a.mu.Unlock()
 	h.bulkhead.held.Add(-1) // first, so that the gauge never shows more than there are permits

@@ -96,7 +96,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		a.watch(now)
 	}
 	slow, stream := a.slow, a.stream
-	hook := a.sending && !a.uploaded && !bodiless // a read may not heed the context until all is sent
+	hook := a.sending == uploadOpen && !bodiless // a read may not heed the context until all is sent
 	a.mu.Unlock()
 	if hook {
 		a.hook()
@@ -343,7 +343,7 @@ func (a *attempt) interrupt() {
 // deaf reports whether a read of the base's body may not heed the context: that of
 // a foreign base, and over HTTP/2 that of a call whose request body waits for its
 // caller. mu must be held.
-func (a *attempt) deaf() bool { return a.pool == nil || a.sending && !a.uploaded }
+func (a *attempt) deaf() bool { return a.pool == nil || a.sending == uploadOpen }
 
 // closeBase closes the base's body.
 func (a *attempt) closeBase() {

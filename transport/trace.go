@@ -190,7 +190,7 @@ func (h *hooks) busy() bool {
 // connections are not seen, may not say when it has written.
 func (a *attempt) written() {
 	a.mu.Lock()
-	h, sent := a.hooks, a.conn && !a.sending
+	h, sent := a.hooks, a.conn && a.sending == uploadOver
 	a.mu.Unlock()
 	if h != nil && h.wrote != nil && sent {
 		await(h.wrote)

@@ -19,6 +19,15 @@ type upload struct {
 	done  atomic.Bool // closed: errors are no longer the caller's
 }
 
+// sending is how far a base is with a request body.
+type sending uint8
+
+const (
+	uploadOver sending = iota // there is none, or it is closed
+	uploadOpen                // it may be read on
+	uploadRead                // it has ended, and is yet to be closed
+)
+
 // smallBody is what a peer takes into its buffers without being asked.
 const smallBody = 64 << 10
 
@@ -29,7 +38,10 @@ func (a *attempt) watchUpload(req *http.Request) {
 	small := req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength
 	watched := req.Body != nil && req.Body != http.NoBody && !small
 	a.mu.Lock()
-	a.stream, a.sending = exempt(req), watched
+	a.stream = exempt(req)
+	if watched {
+		a.sending = uploadOpen
+	}
 	if a.call.h.t.pooled == nil { // phases of a foreign base are not seen
 		p := phaseHeader
 		if watched {
@@ -105,7 +117,9 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	a.clock.shift(a.call.h.t.now(), next, false)
 	a.clock.bytes += int64(n)
-	a.uploaded = a.uploaded || err != nil
+	if err != nil && a.sending == uploadOpen {
+		a.sending = uploadRead
+	}
 	short, long := err == io.EOF && u.known && u.left > 0, u.known && u.left < 0
 	switch {
 	case u.done.Load(): // closed by the base while it was read
@@ -120,7 +134,7 @@ func (u *upload) Close() error {
 	u.done.Store(true)
 	err := u.src.Close()
 	u.a.mu.Lock()
-	u.a.sending = false
+	u.a.sending = uploadOver
 	ended := u.a.ended
 	u.a.mu.Unlock()
 	if ended {
