@@ -40,6 +40,7 @@ type attempt struct {
 	started bool // the layers above the base have let it out
 	ended   bool // what it held was given back
 
+	reached    bool           // it has come to the *http.Transport of its pool
 	asked   bool    // net/http wants a connection for it
 	conn    bool    // net/http has a connection for it
 	reused  bool    // its connection was used before
@@ -161,7 +162,7 @@ func (a *attempt) end(how ending, err error) {
 	duration := now - a.clock.start
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
-	if how == endBroken && a.resp == nil && a.pool != nil && (!a.asked || unwritable(a.call.req)) { // net/http refused it
+	if how == endBroken && a.resp == nil && a.reached && (!a.asked || unwritable(a.call.req)) { // net/http refused it
 		a.faulty = true
 	}
 	a.call.faulty = a.faulty

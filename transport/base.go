@@ -37,11 +37,24 @@ func unwrap(rt http.RoundTripper) (inside http.RoundTripper, around []wrapper) {
 
 // through is the transport of a pool with what the base has around it.
 func (t *Transport) through(tr *http.Transport) http.RoundTripper {
-	var rt http.RoundTripper = tr
+	var rt http.RoundTripper = arrival{tr}
 	for _, w := range slices.Backward(t.around) {
 		rt = w.Around(rt)
 	}
 	return rt
+}
+
+// arrival notes that an attempt has come to the transport of its pool: what it says
+// is net/http's, and not of something around it.
+type arrival struct{ *http.Transport }
+
+func (r arrival) RoundTrip(req *http.Request) (*http.Response, error) {
+	if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok {
+		a.mu.Lock()
+		a.reached = true
+		a.mu.Unlock()
+	}
+	return r.Transport.RoundTrip(req)
 }
 
 // foreign hands the attempt to a base that is not an *http.Transport, but may have

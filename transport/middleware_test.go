@@ -1,14 +1,21 @@
 package transport_test
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
@@ -95,4 +102,65 @@ func TestACrowdOfFirstCallsSharesOnePool(t *testing.T) {
 			t.Errorf("%d connections are open in pools that are lost", open)
 		}
 	})
+}
+
+// Without the hooks that tell of a connection, they used to be taken for requests
+// that net/http will not send: neutral to the breaker, and sent again if a POST.
+func TestErrorsOfAMiddlewareCountAsThoseOfAnyBase(t *testing.T) {
+	fails := func(err error) roundTrip {
+		return func(req *http.Request) (*http.Response, error) {
+			_ = req.Body.Close()
+			return nil, err
+		}
+	}
+	hangs := roundTrip(func(req *http.Request) (*http.Response, error) {
+		_ = req.Body.Close()
+		<-req.Context().Done()
+		return nil, context.Cause(req.Context())
+	})
+	for _, test := range []struct {
+		name     string
+		rt       http.RoundTripper // nil: the pool itself
+		method   string
+		attempts int64
+		failures int64
+	}{
+		{"error", fails(errors.New("the token service is down")), "GET", 2, 2},
+		{"error of a POST", fails(errors.New("the token service is down")), "POST", 1, 1},
+		{"dial error of a POST", fails(&net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}), "POST", 2, 2},
+		{"hang", hangs, "GET", 2, 2},
+		{"refused by net/http", nil, "BAD METHOD", 1, 0},
+	} {
+		for _, around := range []bool{true, false} {
+			if test.rt == nil && !around {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, around %v", test.name, around), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					base := test.rt
+					if around {
+						base = &middleware{transporttest.NewNet(t, nil).Base(), func(next http.RoundTripper) http.RoundTripper {
+							if test.rt != nil {
+								return test.rt
+							}
+							return next
+						}}
+					}
+					tr := under(t, transport.Config{Base: base, Default: policy.Policy{
+						Timeout: policy.Timeout{Connect: time.Second, Read: time.Second},
+						Retry:   policy.Retry{MaxAttempts: 2, ReplayBody: 1 << 10}, Breaker: policy.Breaker{ConsecutiveFailures: 100},
+					}})
+					req := get(t, "http://a.test/")
+					req.Method, req.Body, req.ContentLength = test.method, io.NopCloser(strings.NewReader("x")), 1
+					_, err := tr.RoundTrip(req)
+					if err == nil || around && test.name == "hang" && !errors.Is(err, transport.ErrConnectTimeout) {
+						t.Error(err)
+					}
+					if c := tr.Snapshot()[0].Counts; c.Attempts != test.attempts || c.Failure != test.failures {
+						t.Errorf("%d attempts, %d failures; want %d, %d", c.Attempts, c.Failure, test.attempts, test.failures)
+					}
+				})
+			})
+		}
+	}
 }

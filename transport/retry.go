@@ -197,10 +197,11 @@ func (a *attempt) unsent(err error) bool {
 	if err == nil {
 		return false
 	}
-	if a.call.h.t.pooled != nil {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		return !a.conn
+	a.mu.Lock()
+	traced, conn := a.reached || a.asked, a.conn
+	a.mu.Unlock()
+	if traced {
+		return !conn
 	}
 	var op *net.OpError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")
