@@ -20,17 +20,18 @@ func timeoutOf(err error) bool {
 }
 
 // hopeless reports whether an error will be the same next time: it is about
-// certificates, or the peer of an https URL speaks plain HTTP.
+// certificates, the two sides have no version or protocol in common, or the peer of
+// an https URL speaks plain HTTP.
 func hopeless(err error) bool {
 	var record tls.RecordHeaderError
 	plain := errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/"
-	return plain || certificateError(err) || certificateRejected(err)
+	return plain || certificateError(err) || marked[uncertified](err) || rejected(err)
 }
 
-// certificateRejected reports whether the peer did not accept our certificate, or
-// that there was none. The alert that says so is of a type that crypto/tls does
-// not export.
-func certificateRejected(err error) bool {
+// rejected reports whether the peer did not accept our certificate, that there was
+// none, or what we offer to speak. The alert that says so is of a type that
+// crypto/tls does not export.
+func rejected(err error) bool {
 	var op *net.OpError
 	if !errors.As(err, &op) || op.Op != "remote error" {
 		return false
@@ -41,6 +42,8 @@ func certificateRejected(err error) bool {
 	}
 	switch alert.Uint() { // RFC 8446 section 6
 	case 42, 43, 44, 45, 46, 48, 49, 116: // bad_certificate to certificate_unknown, unknown_ca, access_denied, certificate_required
+		return true
+	case 70, 120: // protocol_version, no_application_protocol
 		return true
 	}
 	return false
@@ -57,7 +60,7 @@ func certificateError(err error) bool {
 	var invalid x509.CertificateInvalidError
 	var roots x509.SystemRootsError
 	return errors.As(err, &verification) || errors.As(err, &authority) || errors.As(err, &name) ||
-		errors.As(err, &invalid) || errors.As(err, &roots)
+		errors.As(err, &invalid) || errors.As(err, &roots) || marked[untrusted](err)
 }
 
 // reasonOf names in one token why a fallback was asked for; it is the detail of

@@ -163,6 +163,7 @@ func (h *host) newPool(single bool) *pool {
 		from = cleanhttp.DefaultPooledTransport()
 	}
 	tr := from.Clone()
+	markVerification(tr.TLSClientConfig)
 	tr.ForceAttemptHTTP2 = from.ForceAttemptHTTP2 || automaticHTTP2(from)
 	if tr.TLSNextProto["h2"] != nil { // golang.org/x/net/http2's, whose connections all clones would share
 		delete(tr.TLSNextProto, "h2")
