@@ -173,8 +173,43 @@ func TestABaseAroundAForeignOneIsForeign(t *testing.T) {
 	})
 }
 
-func TestNewRefusesANilTransportInsideItsBase(t *testing.T) {
-	if _, err := transport.New(transport.Config{Base: &transporttest.Faults{Base: (*http.Transport)(nil)}}); err == nil || !strings.Contains(err.Error(), "nil *http.Transport") {
+func TestNewRefusesABaseThatCannotBeUnwrapped(t *testing.T) {
+	self := &middleware{}
+	self.base = self
+	for want, base := range map[string]http.RoundTripper{
+		"Base: a nil *http.Transport":                              &middleware{base: (*http.Transport)(nil)},
+		"Base: a *transport_test.middleware that is around itself": self,
+		"Base: Unwrap of a *transporttest.Faults panicked":         (*transporttest.Faults)(nil),
+		"Base: Unwrap of a *transport_test.middleware panicked":    &transporttest.Faults{Base: (*middleware)(nil)},
+	} {
+		if _, err := transport.New(transport.Config{Base: base}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+func TestANilTransportInFaultsIsOneOfTheirOwn(t *testing.T) {
+	origin := transporttest.NewOrigin(t)
+	var none *http.Transport
+	tr := under(t, transport.Config{Base: &transporttest.Faults{Base: none}})
+	if _, err := fetch(tr.Client(), get(t, origin.URL)); err != nil {
 		t.Error(err)
 	}
+}
+
+// Of what it is around: nothing, of what it puts around a pool: nothing more.
+func TestNilFromAMiddlewareMeansNothingAround(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil)
+		for name, base := range map[string]http.RoundTripper{
+			"Around": &middleware{o.Base(), func(http.RoundTripper) http.RoundTripper { return nil }},
+			"Unwrap": &middleware{nil, func(http.RoundTripper) http.RoundTripper { return o.Base() }},
+		} {
+			tr := under(t, transport.Config{Base: base})
+			if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		time.Sleep(time.Second)
+	})
 }

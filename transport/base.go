@@ -14,49 +14,6 @@ type base struct {
 	h *host
 }
 
-// wrapper is a base that can be put around each host's pool, and so leaves all
-// limits in force.
-type wrapper interface {
-	http.RoundTripper
-	Unwrap() http.RoundTripper
-	Around(next http.RoundTripper) http.RoundTripper
-}
-
-// unwrap returns what is inside of a base, and what is around that, the outermost
-// first.
-func unwrap(rt http.RoundTripper) (inside http.RoundTripper, around []wrapper) {
-	for {
-		w, ok := rt.(wrapper)
-		if !ok {
-			return rt, around
-		}
-		around = append(around, w)
-		rt = w.Unwrap()
-	}
-}
-
-// through is the transport of a pool with what the base has around it.
-func (t *Transport) through(tr *http.Transport) http.RoundTripper {
-	var rt http.RoundTripper = arrival{tr}
-	for _, w := range slices.Backward(t.around) {
-		rt = w.Around(rt)
-	}
-	return rt
-}
-
-// arrival notes that an attempt has come to the transport of its pool: what it says
-// is net/http's, and not of something around it.
-type arrival struct{ *http.Transport }
-
-func (r arrival) RoundTrip(req *http.Request) (*http.Response, error) {
-	if a, ok := req.Context().Value(attemptKey{}).(*attempt); ok {
-		a.mu.Lock()
-		a.reached = true
-		a.mu.Unlock()
-	}
-	return r.Transport.RoundTrip(req)
-}
-
 // foreign hands the attempt to a base that is not an *http.Transport, but may have
 // one below it.
 type foreign struct {

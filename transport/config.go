@@ -29,15 +29,13 @@ type Config struct {
 	// Base does the exchange. An *http.Transport is cloned for each host, so that
 	// a dead host's pool can be retired alone; its settings are kept, but for its
 	// bounds on idle connections (see MaxIdleConns and Bulkhead.MaxConcurrent) and
-	// its TLSHandshakeTimeout, where the policy has one. What is around an
-	// *http.Transport is put around each of those clones if it has the methods
-	// Unwrap() http.RoundTripper, which returns what it is around, and
-	// Around(http.RoundTripper) http.RoundTripper, as transporttest.Faults does. Its
-	// answers must heed the request's context as those of net/http do, and where it
-	// answers itself it calls the hooks of net/http/httptrace, from which limits know
-	// their phase. Any other RoundTripper is used as it is, with the limits that a
-	// context can enforce. Nil: go-cleanhttp's pooled transport, which honours the
-	// proxy environment and speaks HTTP/2.
+	// its TLSHandshakeTimeout, where the policy has one. A Middleware around an
+	// *http.Transport, such as transporttest.Faults, is put around each of those
+	// clones. Which phase a limit names, what counts as a failure and whether a POST
+	// may be sent again then depend on what the Middleware tells, see there. Any other
+	// RoundTripper is used as it is, with the limits that a context can enforce. Nil:
+	// go-cleanhttp's pooled transport, which honours the proxy environment and speaks
+	// HTTP/2.
 	Base http.RoundTripper
 
 	// Store keeps responses for the fallback. Nil: 64 MiB of memory, 1 MiB an

@@ -26,7 +26,7 @@ import (
 type Transport struct {
 	base     http.RoundTripper
 	pooled   *http.Transport // base, or what is inside of it
-	around   []wrapper       // of pooled, the outermost first
+	around   []Middleware    // of pooled, the outermost first
 	cache    *cache.Cache
 	observer Observer
 	logger   *slog.Logger
@@ -59,7 +59,10 @@ func New(c Config) (*Transport, error) {
 	if t.base == nil {
 		t.base = cleanhttp.DefaultPooledTransport()
 	}
-	p, around := unwrap(t.base)
+	p, around, err := unwrap(t.base)
+	if err != nil {
+		errs = append(errs, err)
+	}
 	if p, ok := p.(*http.Transport); ok {
 		if p == nil {
 			errs = append(errs, errors.New("Base: a nil *http.Transport: must be nil itself, or a transport"))

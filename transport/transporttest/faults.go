@@ -12,6 +12,7 @@ import (
 
 	"github.com/watertight-go/watertight/internal/hostname"
 	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
 )
 
 // Faults is a RoundTripper that makes a share of the requests to a host go wrong,
@@ -45,8 +46,8 @@ import (
 // phases before the headers cannot be told apart, and what hangs in connecting
 // is reported as Timeout.Read.
 type Faults struct {
-	// Base answers what goes on. Nil: a pool of connections of its own, as
-	// transport.Config.Base has it. It is not http.DefaultTransport, below which
+	// Base answers what goes on. Nil, be it a nil *http.Transport: a pool of
+	// connections of its own, as transport.Config.Base has it. It is not http.DefaultTransport, below which
 	// the stack may be installed.
 	Base http.RoundTripper
 
@@ -226,7 +227,7 @@ func (f *Faults) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // Unwrap returns the Base, or what is used in its place.
 func (f *Faults) Unwrap() http.RoundTripper {
-	if f.Base != nil {
+	if tr, ok := f.Base.(*http.Transport); f.Base != nil && !(ok && tr == nil) {
 		return f.Base
 	}
 	f.once.Do(func() { f.own = cleanhttp.DefaultPooledTransport() })
@@ -246,4 +247,4 @@ func (f *Faults) CloseIdleConnections() {
 	}
 }
 
-var _ http.RoundTripper = (*Faults)(nil)
+var _ transport.Middleware = (*Faults)(nil)
