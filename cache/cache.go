@@ -302,9 +302,10 @@ func lasting(status int) bool {
 }
 
 // whole reports whether the end of the body can be told from its loss, and nothing follows it. A body that ends with the connection
-// (RFC 9112 section 8) looks the same cut short, unless it was gzip, which has an end of its own.
+// (RFC 9112 section 8) looks the same cut short, be it gzip: net/http reports a clean end where one was lost between two members, or
+// before the first. It removes the length of what it decompresses; that there was one is then known by the connection going on.
 func whole(resp *http.Response) bool {
-	closeDelimited := resp.ProtoMajor == 1 && resp.ContentLength < 0 && !resp.Uncompressed &&
+	closeDelimited := resp.ProtoMajor == 1 && resp.ContentLength < 0 && (resp.Close || !resp.Uncompressed) &&
 		!slices.Contains(resp.TransferEncoding, "chunked")
 	return !closeDelimited && len(resp.Trailer) == 0 && len(resp.Header["Trailer"]) == 0
 }
