@@ -40,7 +40,7 @@ type attempt struct {
 	started bool // the layers above the base have let it out
 	ended   bool // what it held was given back
 
-	reached    bool           // it has come to the *http.Transport of its pool
+	reached bool    // it has come to the *http.Transport of its pool
 	asked   bool    // net/http wants a connection for it
 	conn    bool    // net/http has a connection for it
 	reused  bool    // its connection was used before
