@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,6 +44,8 @@ type attempt struct {
 	conn    bool    // net/http has a connection for it
 	reused  bool    // its connection was used before
 	direct  bool    // its last dial was to the host itself, not to a proxy
+	headed  bool    // net/http has written its header on that connection
+	unsaid  error   // why net/http has not
 	dials   int     // those that gave a connection, or found one waiting
 	hooks   *hooks  // the caller's, if there are any
 	sending sending // how far the base is with the request body
@@ -54,6 +55,7 @@ type attempt struct {
 	slow     bool          // its age has passed SlowCall
 	stream   bool          // it is exempt from all limits but those on connecting and StreamIdle
 	faulty   bool          // the request itself is at fault
+	fault    error         // the caller's own, if it was that
 	lease    time.Duration // when a probe is judged at the latest
 
 	resp       *http.Response // the base's
@@ -162,9 +164,6 @@ func (a *attempt) end(how ending, err error) {
 	duration := now - a.clock.start
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
-	if how == endBroken && a.resp == nil && a.reached && (!a.asked || unwritable(a.call.req)) { // net/http refused it
-		a.faulty = true
-	}
 	a.call.faulty = a.faulty
 	unhook := a.unhook
 	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
@@ -221,14 +220,6 @@ func (a *attempt) giveBack(how ending) {
 	}
 }
 
-// unwritable reports whether a request cannot be written, which net/http finds out
-// only when it has a connection.
-func unwritable(req *http.Request) bool {
-	return req.Body == nil && req.ContentLength != 0 || strings.ContainsFunc(req.URL.RequestURI(), func(r rune) bool {
-		return r < ' ' || r == 0x7f
-	})
-}
-
 // judge settles the verdict of an attempt that ends.
 func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdict, bool) {
 	b := a.call.h.breaker
@@ -271,6 +262,7 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
 	a.announce(req)
+	a.watchRewind(req)
 	a.watchUpload(req)
 	return a.answered(l.next.RoundTrip(req))
 }

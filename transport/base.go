@@ -87,7 +87,7 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 			if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
 				a.watch(a.call.h.t.now())
 			}
-			a.asked, a.conn = true, false
+			a.asked, a.conn, a.headed, a.unsaid = true, false, false, nil
 			a.mu.Unlock()
 		},
 		TLSHandshakeStart: func() { move(phaseTLS, phaseConnect) },
@@ -111,7 +111,21 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 				a.pool.took()
 			}
 		},
-		WroteRequest: func(httptrace.WroteRequestInfo) { move(phaseHeader, phaseWrite) },
+		WroteHeaders: func() {
+			a.mu.Lock()
+			a.headed = true
+			a.mu.Unlock()
+		},
+		WroteRequest: func(info httptrace.WroteRequestInfo) {
+			if info.Err != nil {
+				a.mu.Lock()
+				if !a.headed {
+					a.unsaid = info.Err
+				}
+				a.mu.Unlock()
+			}
+			move(phaseHeader, phaseWrite)
+		},
 		GotFirstResponseByte: func() {
 			a.pool.hear(a.call.h.t.now())
 		},

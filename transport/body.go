@@ -52,6 +52,9 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		if err == nil {
 			err = errNoAnswer
 		}
+		a.mu.Lock()
+		a.faulty = a.faulty || a.refused(err)
+		a.mu.Unlock()
 		err = a.explain(err)
 		a.end(endBroken, err)
 		return nil, err

@@ -66,7 +66,17 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	a.mu.Lock()
 	a.hooks = h
 	a.mu.Unlock()
-	return h.after(ours, t)
+	both := h.after(ours, t)
+	if hook := both.Got1xxResponse; hook != nil {
+		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
+			err := hook(code, header)
+			if err != nil { // it ends the attempt
+				a.blame(err)
+			}
+			return err
+		}
+	}
+	return both
 }
 
 // after is the hooks of ours, each with that of t after it.

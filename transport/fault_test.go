@@ -1,0 +1,180 @@
+package transport_test
+
+import (
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"net/http/httputil"
+	"net/textproto"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// wantNeutral asks for one attempt that failed and was held against nobody, with a
+// breaker that opens at the first failure.
+func wantNeutral(t *testing.T, base http.RoundTripper, req *http.Request) error {
+	t.Helper()
+	p := retrySocketPolicy()
+	p.Breaker.ConsecutiveFailures = 1
+	tr := retryTransport(t, base, p, nil)
+	resp, err := tr.RoundTrip(req)
+	if err == nil {
+		_ = resp.Body.Close()
+		t.Fatal("no error")
+	}
+	s := tr.Snapshot()[0]
+	if c := s.Counts; c.Attempts != 1 || c.Neutral != 1 || c.Failure != 0 || s.State != transport.Closed {
+		t.Errorf("%d attempts, %d of them failures, %d neutral, breaker %v (%v); want one that is neutral", c.Attempts, c.Failure, c.Neutral, s.State, err)
+	}
+	return err
+}
+
+// What net/http refuses only when it has a connection says nothing about the host.
+func TestRequestThatNetHTTPRefusesToWriteIsNeutral(t *testing.T) {
+	h2 := []transporttest.Option{transporttest.TLS("h2")}
+	trailer := func(r *http.Request) {
+		r.Method, r.Body, r.ContentLength = http.MethodPut, io.NopCloser(strings.NewReader("x")), -1
+		r.Trailer = http.Header{"Content-Length": nil}
+	}
+	for name, test := range map[string]struct {
+		opts   []transporttest.Option
+		change func(*http.Request)
+	}{
+		"h1 trailer":               {nil, trailer},
+		"h1 length without a body": {nil, func(r *http.Request) { r.ContentLength = 3 }},
+		"h1 control character":     {nil, func(r *http.Request) { r.URL.RawQuery = "a\nb" }},
+		"h2 trailer":               {h2, trailer},
+		"h2 Upgrade": {h2, func(r *http.Request) {
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", "tcp")
+		}},
+		"h2 Connection":        {h2, func(r *http.Request) { r.Header.Set("Connection", "foo") }},
+		"h2 Transfer-Encoding": {h2, func(r *http.Request) { r.Header.Set("Transfer-Encoding", "gzip") }},
+		"h2 Host":              {h2, func(r *http.Request) { r.Host = "a b" }},
+		"h2 path":              {h2, func(r *http.Request) { r.URL.Opaque = "nopath" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := transporttest.NewOrigin(t, test.opts...)
+			req := retryRequest(t, http.MethodGet, o.URL, nil)
+			test.change(req)
+			_ = wantNeutral(t, o.Base(), req)
+			if n := len(o.Hits()); n != 0 {
+				t.Errorf("%d requests came", n)
+			}
+		})
+	}
+	t.Run("Host to a proxy", func(t *testing.T) {
+		u, err := url.Parse(transporttest.NewOrigin(t).URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := retryRequest(t, http.MethodGet, "http://a.test/", nil)
+		req.Host = "a b"
+		_ = wantNeutral(t, &http.Transport{Proxy: http.ProxyURL(u)}, req)
+	})
+}
+
+// The peer says in its SETTINGS how much header it takes; net/http goes by them.
+func TestHeaderThatIsTooLargeForThePeerIsNeutral(t *testing.T) {
+	o := transporttest.NewOrigin(t, transporttest.TLS("h2"))
+	p := retrySocketPolicy()
+	p.Breaker.ConsecutiveFailures = 1
+	tr := retryTransport(t, o.Base(), p, nil)
+	if status, _ := retryDo(t, tr, retryRequest(t, http.MethodGet, o.URL, nil)); status != 200 { // learn the settings
+		t.Fatal(status)
+	}
+	req := retryRequest(t, http.MethodGet, o.URL, nil)
+	req.Header.Set("Cookie", strings.Repeat("c", 2<<20))
+	if _, err := tr.RoundTrip(req); err == nil || !strings.Contains(err.Error(), "header list") {
+		t.Fatalf("%v, want that the header list is too large", err)
+	}
+	if s := tr.Snapshot()[0]; s.Counts.Attempts != 2 || s.Counts.Failure != 0 || s.State != transport.Closed {
+		t.Errorf("%+v, breaker %v; want two attempts and no failure", s.Counts, s.State)
+	}
+}
+
+// A stranger's request must not trip the breaker of all.
+func TestReverseProxySurvivesUpgradesToAnHTTP2Backend(t *testing.T) {
+	o := transporttest.NewOrigin(t, transporttest.TLS("h2"))
+	p := retrySocketPolicy()
+	p.Breaker.ConsecutiveFailures = 1
+	tr := retryTransport(t, o.Base(), p, nil)
+	u, err := url.Parse(o.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(u) }, Transport: tr,
+		ErrorHandler: func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) },
+	})
+	t.Cleanup(front.Close)
+	get := func(upgrade string) int {
+		req := retryRequest(t, http.MethodGet, front.URL, nil)
+		if upgrade != "" {
+			req.Header.Set("Connection", "Upgrade")
+			req.Header.Set("Upgrade", upgrade)
+		}
+		status, _ := retryDo(t, front.Client().Transport, req)
+		return status
+	}
+	if a, b := get("foo"), get(""); a != http.StatusBadGateway || b != http.StatusOK {
+		t.Errorf("%d, then %d to another; want 502, then 200", a, b)
+	}
+}
+
+// A connection that fails before the header is written is the host's.
+func TestConnectionThatFailsBeforeTheHeaderIsAFailure(t *testing.T) {
+	for name, opts := range map[string][]transporttest.Option{"h1": nil, "h2": {transporttest.TLS("h2")}} {
+		t.Run(name, func(t *testing.T) {
+			o := transporttest.NewOrigin(t, append(opts, transporttest.ServeConn(func(c net.Conn) { _ = c.Close() }))...)
+			tr := retryTransport(t, o.Base(), retrySocketPolicy(), nil)
+			req := retryRequest(t, http.MethodGet, o.URL, nil)
+			req.Header.Set("X", strings.Repeat("x", 1<<20)) // more than is buffered
+			if _, err := tr.RoundTrip(req); err == nil {
+				t.Fatal("no error")
+			}
+			if c := tr.Snapshot()[0].Counts; c.Attempts != 3 || c.Failure != 3 {
+				t.Errorf("%+v, want three attempts, all failures", c)
+			}
+		})
+	}
+}
+
+// What the caller's own code fails with inside of net/http is not the host's fault.
+func TestErrorOfTheCallersCodeIsNeutral(t *testing.T) {
+	mine := errors.New("mine")
+	for name, opts := range map[string][]transporttest.Option{"h1": nil, "h2": {transporttest.TLS("h2")}} {
+		t.Run("Got1xxResponse over "+name, func(t *testing.T) {
+			o := transporttest.NewOrigin(t, opts...)
+			o.Script(transporttest.Step{Interim: []transporttest.Step{{Status: 103}}, Body: "x"})
+			req := retryRequest(t, http.MethodGet, o.URL, nil)
+			req = req.WithContext(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
+				Got1xxResponse: func(int, textproto.MIMEHeader) error { return mine },
+			}))
+			if err := wantNeutral(t, o.Base(), req); !strings.Contains(err.Error(), "mine") {
+				t.Errorf("%v, want the hook's", err)
+			}
+		})
+	}
+	for name, body := range map[string]func() io.Reader{
+		"small": func() io.Reader { return strings.NewReader("x") },
+		"large": func() io.Reader { return strings.NewReader(strings.Repeat("x", 1<<20)) },
+	} {
+		t.Run("GetBody of a "+name+" body", func(t *testing.T) {
+			o := transporttest.NewOrigin(t, transporttest.TLS("h2"))
+			o.Script(transporttest.Step{Fault: transporttest.GoAway})
+			req := retryRequest(t, http.MethodPut, o.URL, body())
+			req.GetBody = func() (io.ReadCloser, error) { return nil, mine }
+			if err := wantNeutral(t, o.Base(), req); !errors.Is(err, mine) {
+				t.Errorf("%v, want the caller's", err)
+			}
+		})
+	}
+}
