@@ -2,11 +2,15 @@ package transport
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"io"
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // upload is a request body that tells the attempt's clock when time is the
@@ -17,6 +21,11 @@ type upload struct {
 	known bool        // its length is
 	left  int64       // of a known length; negative if there is more
 	done  atomic.Bool // closed: errors are no longer the caller's
+	once  sync.Once   // closes src
+
+	unhook  func() bool // undoes that stop runs
+	reading bool        // inside src.Read; guarded by a.mu
+	stopped bool        // not to be read on; guarded by a.mu
 }
 
 // sending is how far a base is with a request body.
@@ -58,7 +67,9 @@ func (a *attempt) watchUpload(req *http.Request) {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
-		return &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
+		u := &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
+		u.unhook = context.AfterFunc(a.standard(), u.stop)
+		return u
 	}
 	req.Body = wrap(req.Body)
 	if getBody := req.GetBody; getBody != nil {
@@ -99,18 +110,34 @@ func inMemory(r io.Reader) int64 {
 	return -1
 }
 
-// Read reads on, on the caller's time.
-func (u *upload) Read(p []byte) (int, error) {
+// errUnread is a read of a request body that has ended its goroutine.
+var errUnread = errors.New("reading the request body did not return")
+
+// Read reads on, on the caller's time; not once the attempt has been stopped.
+func (u *upload) Read(p []byte) (n int, err error) {
 	a := u.a
 	a.mu.Lock()
+	if u.stopped {
+		a.mu.Unlock()
+		return 0, a.Err()
+	}
+	u.reading = true
 	a.clock.shift(a.call.h.t.now(), a.clock.phase, true)
 	a.mu.Unlock()
-	n, err := u.src.Read(p)
+	err = errUnread
+	defer func() { u.got(n, err) }() // also when the caller's Read calls runtime.Goexit
+	return u.src.Read(p)
+}
+
+// got takes what a Read of the caller's body returned.
+func (u *upload) got(n int, err error) {
 	if u.known {
 		u.left -= int64(n)
 	}
+	a := u.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	u.reading = false
 	next := a.clock.phase
 	if next == phaseWrite && a.pool == nil && (err == io.EOF || u.known && u.left <= 0) { // net/http says itself when it has written
 		next = phaseHeader
@@ -122,17 +149,18 @@ func (u *upload) Read(p []byte) (int, error) {
 	}
 	short, long := err == io.EOF && u.known && u.left > 0, u.known && u.left < 0
 	switch {
-	case u.done.Load(): // closed by the base while it was read
+	case u.done.Load(): // closed while it was read
 	case short, long, err != nil && err != io.EOF && err != errReplayGone:
 		a.faulty = true
 	}
-	return n, err
 }
 
 // Close closes the caller's body.
 func (u *upload) Close() error {
 	u.done.Store(true)
-	err := u.src.Close()
+	u.unhook()
+	var err error
+	u.once.Do(func() { err = u.src.Close() })
 	u.a.mu.Lock()
 	u.a.sending = uploadOver
 	ended := u.a.ended
@@ -141,4 +169,26 @@ func (u *upload) Close() error {
 		u.a.stop()
 	}
 	return err
+}
+
+// stop runs when the attempt's context has ended. Over HTTP/1 nothing else makes a
+// read of the caller's body return, and RoundTrip waits for that. A read that only
+// takes its time is waited for, since not all bodies can be closed under one.
+func (u *upload) stop() {
+	u.a.mu.Lock()
+	u.stopped = true
+	reading := u.reading
+	u.a.mu.Unlock()
+	if reading {
+		time.AfterFunc(letGoTime, u.interrupt)
+	}
+}
+
+func (u *upload) interrupt() {
+	u.a.mu.Lock()
+	reading := u.reading
+	u.a.mu.Unlock()
+	if reading {
+		_ = u.Close()
+	}
 }

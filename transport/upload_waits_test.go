@@ -1,8 +1,12 @@
 package transport_test
 
 import (
+	"context"
+	"errors"
 	"io"
 	"net/http"
+	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,6 +102,133 @@ func TestUploadThatIsReadWhenItsAttemptFailsIsSentAgain(t *testing.T) {
 		time.Sleep(time.Minute)
 		if n := body.closes.Load(); n != 1 || body.overlap.Load() {
 			t.Errorf("closed %d times, two readers: %v; want once", n, body.overlap.Load())
+		}
+	})
+}
+
+// uploadOrigins runs a test against an origin of each protocol, in a bubble.
+func uploadOrigins(t *testing.T, test func(t *testing.T, origin *transporttest.Origin)) {
+	for proto, opts := range map[string][]transporttest.Option{"HTTP1": nil, "HTTP2": {transporttest.TLS("h2")}} {
+		t.Run(proto, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, transporttest.NewNet(t, nil, opts...)) })
+		})
+	}
+}
+
+// pausing is a pipe that counts how often it is closed.
+type pausing struct {
+	*io.PipeReader
+	counted
+}
+
+func (p *pausing) Read(b []byte) (int, error) { return p.PipeReader.Read(b) }
+func (p *pausing) Close() error               { _ = p.counted.Close(); return p.PipeReader.Close() }
+
+// A call whose request body waits for its caller ends with the caller's context, and
+// gives its permit back, a moment later at most.
+func TestUploadThatWaitsEndsWithItsContext(t *testing.T) {
+	uploadOrigins(t, func(t *testing.T, origin *transporttest.Origin) {
+		origin.Script(transporttest.Step{Unread: true, Fault: transporttest.Hang})
+		for _, method := range []string{http.MethodPut, http.MethodPost} {
+			for _, attempts := range []int{1, 3} {
+				p := policy.Service()
+				p.Retry.MaxAttempts = attempts
+				tr := under(t, transport.Config{Base: origin.Base(), Default: p})
+				body, say := io.Pipe()
+				go func() { _, _ = io.WriteString(say, "begin") }()
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				unblock := time.AfterFunc(time.Minute, func() { _ = say.Close() })
+				closes := &pausing{PipeReader: body}
+				req := retryRequest(t, method, origin.URL, closes).WithContext(ctx)
+				start := time.Now()
+				_, err := tr.RoundTrip(req)
+				if d := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || d < 2*time.Second || d > 2100*time.Millisecond {
+					t.Errorf("%s: %v after %v, want the context's error within 100ms", method, err, d)
+				}
+				if s := tr.Snapshot()[0]; s.InFlight != 0 || s.Counts.Attempts != 1 || s.Counts.Failure != 0 {
+					t.Errorf("%s: %+v, %d in flight", method, s.Counts, s.InFlight)
+				}
+				cancel()
+				unblock.Stop()
+				time.Sleep(time.Second)
+				if n := closes.closed.Load(); n != 1 {
+					t.Errorf("%s: closed %d times, want once", method, n)
+				}
+			}
+		}
+	})
+}
+
+// A body that only takes its time to read is not closed while it is read, and not
+// read on.
+func TestUploadThatIsSlowToReadIsNotClosedMeanwhile(t *testing.T) {
+	for _, real := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var base http.RoundTripper = replayBase(func(r *http.Request) (*http.Response, error) { // deaf
+				_, err := io.Copy(io.Discard, r.Body)
+				_ = r.Body.Close()
+				return nil, err
+			})
+			url := "http://x.test/"
+			if real {
+				origin := transporttest.NewNet(t, nil)
+				origin.Script(transporttest.Step{Unread: true, Fault: transporttest.Hang})
+				base, url = origin.Base(), origin.URL
+			}
+			p := policy.Service()
+			p.Retry = policy.Retry{}
+			tr := under(t, transport.Config{Base: base, Default: p})
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			body := &replayBody{}
+			body.r = replayFunc(func([]byte) (int, error) {
+				time.Sleep(40 * time.Millisecond)
+				if body.closes.Load() > 0 {
+					t.Error("closed while it was read")
+				}
+				return 1, nil
+			})
+			start := time.Now()
+			if _, err := tr.RoundTrip(retryRequest(t, http.MethodPut, url, body).WithContext(ctx)); !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			mustTake(t, start, 80*time.Millisecond)
+			synctest.Wait()
+			if body.closes.Load() == 0 || body.reads.Load() != 2 {
+				t.Errorf("closed %d times after %d reads, want once after 2", body.closes.Load(), body.reads.Load())
+			}
+		})
+	}
+}
+
+// quits is a body whose second Read ends its goroutine, as t.FailNow does.
+type quits struct{ io.Reader }
+
+func (q *quits) Read(p []byte) (int, error) {
+	if q.Reader == nil {
+		runtime.Goexit()
+	}
+	n, err := q.Reader.Read(p)
+	q.Reader = nil
+	return n, err
+}
+
+func TestUploadWhoseReadQuitsLeavesTheLimitsOn(t *testing.T) {
+	uploadOrigins(t, func(t *testing.T, origin *transporttest.Origin) {
+		p := policy.Service()
+		p.Breaker.ConsecutiveFailures = 1
+		tr := under(t, transport.Config{Base: origin.Base(), Default: p})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		req := retryRequest(t, http.MethodPut, origin.URL, &quits{strings.NewReader("begin")}).WithContext(ctx)
+		req.ContentLength = 1000
+		start := time.Now()
+		_, err := tr.RoundTrip(req)
+		if d := time.Since(start); err == nil || d > p.Timeout.Read {
+			t.Errorf("%v after %v, want an error after %v at most", err, d, p.Timeout.Read)
+		}
+		if s := tr.Snapshot()[0]; s.InFlight != 0 || s.Counts.Neutral != 1 || s.State != transport.Closed {
+			t.Errorf("%+v, %v, %d in flight: it is the caller's own fault", s.Counts, s.State, s.InFlight)
 		}
 	})
 }
