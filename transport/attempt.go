@@ -238,6 +238,7 @@ func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdic
 	case how == endPanic || faulty:
 	case !ours && a.call.gone() != nil:
 		b.left(a, now, slow)
+	case how == endBroken && ofProcess(err):
 	case how == endBroken && !discarded:
 		verdict = b.verdict(resp, err)
 	default:

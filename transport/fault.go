@@ -60,6 +60,25 @@ func (a *attempt) refused(err error) bool {
 	return a.conn && inner != nil && err.Error() == "http2: "+inner.Error() && !ofNetwork(inner)
 }
 
+// ofProcess reports whether an error is this process's own, and says nothing about the
+// host: a layer of another stack below this one refused the call, or there was no file
+// descriptor, port or memory left for a connection.
+func ofProcess(err error) bool {
+	var e *Error
+	if errors.As(err, &e) && (e.refusal() || e.Kind == ErrClosed) {
+		return true
+	}
+	var errno syscall.Errno
+	if !errors.As(err, &errno) {
+		return false
+	}
+	switch errno {
+	case syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM:
+		return true
+	}
+	return false
+}
+
 // ofNetwork reports whether an error is one of a connection, or of its end.
 func ofNetwork(err error) bool {
 	var network net.Error

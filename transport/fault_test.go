@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -10,7 +11,9 @@ import (
 	"net/http/httputil"
 	"net/textproto"
 	"net/url"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/watertight-go/watertight/transport"
@@ -177,4 +180,80 @@ func TestErrorOfTheCallersCodeIsNeutral(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A process that has run out of something must not open the breakers of all hosts.
+func TestExhaustionOfThisProcessIsNeutralAndRetried(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		for name, base := range map[string]func(func() error) http.RoundTripper{
+			"dial": func(fail func() error) http.RoundTripper {
+				return &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return nil, fail() }}
+			},
+			"foreign base": func(fail func() error) http.RoundTripper {
+				return rt(func(*http.Request) (*http.Response, error) { return nil, fail() })
+			},
+		} {
+			t.Run(name+" "+errno.Error(), func(t *testing.T) {
+				p := retrySocketPolicy()
+				p.Breaker.ConsecutiveFailures = 1
+				tr := retryTransport(t, base(func() error {
+					return &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", errno)}
+				}), p, nil)
+				_, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://a.test/", nil))
+				if !errors.Is(err, errno) {
+					t.Errorf("%v, want %v", err, errno)
+				}
+				s := tr.Snapshot()[0]
+				if c := s.Counts; c.Attempts != 3 || c.Neutral != 3 || s.State != transport.Closed {
+					t.Errorf("%+v, breaker %v; want three attempts, all neutral", c, s.State)
+				}
+			})
+		}
+	}
+}
+
+// What an inner stack refuses was never sent to the host.
+func TestRefusalOfAStackBelowIsNeutral(t *testing.T) {
+	ok := rt(func(req *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: req}, nil
+	})
+	request := func() *http.Request { return retryRequest(t, http.MethodGet, "http://a.test/", nil) }
+	t.Run("breaker open", func(t *testing.T) {
+		inner := retryTransport(t, ok, retrySocketPolicy(), nil)
+		inner.Host("a.test").ForceOpen()
+		if err := wantNeutral(t, inner, request()); !errors.Is(err, transport.ErrBreakerOpen) {
+			t.Errorf("%v, want ErrBreakerOpen", err)
+		}
+	})
+	t.Run("bulkhead full", func(t *testing.T) {
+		p := retrySocketPolicy()
+		p.Bulkhead.MaxConcurrent = 1
+		hold, held := make(chan struct{}), make(chan struct{})
+		inner := retryTransport(t, rt(func(req *http.Request) (*http.Response, error) {
+			close(held)
+			<-hold
+			return ok(req)
+		}), p, nil)
+		done := make(chan struct{})
+		req := request()
+		go func() {
+			defer close(done)
+			if resp, err := inner.RoundTrip(req); err == nil {
+				_ = resp.Body.Close()
+			}
+		}()
+		<-held
+		if err := wantNeutral(t, inner, request()); !errors.Is(err, transport.ErrBulkheadFull) {
+			t.Errorf("%v, want ErrBulkheadFull", err)
+		}
+		close(hold)
+		<-done
+	})
+	t.Run("closed", func(t *testing.T) {
+		inner := retryTransport(t, ok, retrySocketPolicy(), nil)
+		_ = inner.Close()
+		if err := wantNeutral(t, inner, request()); !errors.Is(err, transport.ErrClosed) {
+			t.Errorf("%v, want ErrClosed", err)
+		}
+	})
 }
