@@ -3,23 +3,27 @@ package cache
 import (
 	"hash/maphash"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
 const maxKeyBytes = 8 << 10
 
 // Key names a URI: what RFC 9111 section 2 calls the primary key. It is comparable. Keys of different
-// Caches never equal each other.
+// Caches never equal each other. However a URI is spelt, its key is one (RFC 9110 section 4.2.3), but for names
+// that are not ASCII: package transport, which knows how they are sent, hands on what IDNA makes of them.
 type Key struct {
 	// Scheme is http or https.
 	Scheme string
-	// Host is the lower-case host and, unless it is the scheme's default, the port. When Request.Host
-	// overrides it both are in here: one decides which server is asked, the other what it answers.
+	// Host is the lower-case host without a trailing dot, or the canonical IP address, and, unless it is the scheme's
+	// default, the port. When Request.Host overrides it both are in here: one decides which server is asked, the other
+	// what it answers.
 	Host string
-	// Path is the path as sent, escaped.
+	// Path is the path as sent, escaped, but for characters that need not be.
 	Path string
-	// Query is the query as sent, order kept.
+	// Query is the query likewise, order kept.
 	Query string
 
 	hash uint64
@@ -57,19 +61,84 @@ func (k Key) at(seed maphash.Seed, u *url.URL) Key {
 	if u.ForceQuery && k.Query == "" {
 		k.Path += "?" // nothing escaped ends like this: /a? is not /a
 	}
+	k.Path, k.Query = spelt(k.Path), spelt(k.Query)
 	k.hash = maphash.Comparable(seed, [4]string{k.Scheme, k.Host, k.Path, k.Query})
 	return k
 }
 
 func (k Key) size() int { return len(k.Scheme) + len(k.Host) + len(k.Path) + len(k.Query) }
 
-// authority is host in the one form in which two equal ones are equal strings.
+// authority is host in the one form in which two equal ones are equal strings. It does not allocate for that form.
 func authority(scheme, host string) string {
 	host = strings.ToLower(host)
-	if scheme == "http" {
-		host = strings.TrimSuffix(host, ":80")
-	} else {
-		host = strings.TrimSuffix(host, ":443")
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && (strings.IndexByte(host, ':') == i || i > 0 && host[i-1] == ']') {
+		name, port = host[:i], host[i+1:]
 	}
-	return strings.TrimSuffix(host, ":")
+	for len(port) > 1 && port[0] == '0' {
+		port = port[1:]
+	}
+	name = canonicalName(name)
+	switch {
+	case port == "" || scheme == "http" && port == "80" || scheme == "https" && port == "443":
+		return name
+	case len(name)+len(":")+len(port) == len(host) && strings.HasPrefix(host, name):
+		return host
+	}
+	return name + ":" + port
+}
+
+// canonicalName is a lower-case name without a trailing dot, or an IPv6 address in its canonical form, in brackets.
+func canonicalName(name string) string {
+	if strings.IndexByte(name, ':') < 0 {
+		return strings.TrimSuffix(name, ".")
+	}
+	a, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(name, "["), "]"))
+	if err != nil {
+		return name
+	}
+	var room [64]byte
+	b := append(a.AppendTo(append(room[:0], '[')), ']')
+	if string(b) == name {
+		return name
+	}
+	return string(b)
+}
+
+// spelt is a path or query in the one form in which two equal ones are equal strings: what need not be escaped is not, and
+// hexadecimal digits are in upper case (RFC 3986 section 6.2.2). It does not allocate for that form.
+func spelt(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	var b strings.Builder
+	done := 0 // of s, in b
+	for i := 0; i+2 < len(s); i++ {
+		if s[i] != '%' {
+			continue
+		}
+		c, err := strconv.ParseUint(s[i+1:i+3], 16, 8)
+		if err != nil {
+			continue
+		}
+		triplet := strings.ToUpper(s[i : i+3])
+		if unreserved(byte(c)) {
+			triplet = string(rune(c))
+		}
+		if triplet != s[i:i+3] {
+			b.WriteString(s[done:i])
+			b.WriteString(triplet)
+			done = i + 3
+		}
+	}
+	if done == 0 {
+		return s
+	}
+	b.WriteString(s[done:])
+	return b.String()
+}
+
+// unreserved characters mean the same escaped (RFC 3986 section 2.3).
+func unreserved(c byte) bool {
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '.' || c == '_' || c == '~'
 }

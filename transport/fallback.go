@@ -46,7 +46,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := f.next.RoundTrip(req)
 	if err == nil && !f.policy.Status(resp.StatusCode) {
 		if f.stores {
-			keep(resp, f.h.t.cache.Received(&c.exchange, c.req, resp, f.window))
+			keep(resp, f.h.t.cache.Received(&c.exchange, named(c.req), resp, f.window))
 		}
 		return resp, nil
 	}
@@ -80,7 +80,7 @@ func (f *fallback) begin(x *cache.Exchange, req *http.Request) *http.Response {
 	if !f.stores {
 		return nil
 	}
-	*x = f.h.t.cache.Begin(req)
+	*x = f.h.t.cache.Begin(named(req))
 	if stored, ok := f.h.t.cache.OnlyIfCached(x, req); ok && !f.policy.Shadow {
 		return stored
 	}

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -29,4 +30,36 @@ func keyOf(u *url.URL) (hostKey, error) {
 		return hostKey{}, err
 	}
 	return hostKey{u.Scheme, name, port}, nil
+}
+
+// named is req with its hosts as they are sent, for the cache, which knows no IDNA.
+func named(req *http.Request) *http.Request {
+	if isASCII(req.URL.Host) && isASCII(req.Host) {
+		return req
+	}
+	r, u := *req, *req.URL
+	u.Host, r.Host = sentName(u.Scheme, u.Host), sentName(u.Scheme, r.Host)
+	r.URL = &u
+	return &r
+}
+
+// sentName is a host, with or without a port, in ASCII.
+func sentName(scheme, host string) string {
+	if isASCII(host) {
+		return host
+	}
+	k, err := keyOf(&url.URL{Scheme: scheme, Host: host})
+	if err != nil {
+		return host
+	}
+	return k.String()
+}
+
+func isASCII(s string) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
+	return true
 }

@@ -1,0 +1,69 @@
+package transport_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// A write is about a URI, however it is spelt: what was stored of it is not served again.
+func TestFallbackForgetsAURIHoweverAWriteSpellsIt(t *testing.T) {
+	const answered = http.StatusServiceUnavailable
+	for _, test := range []struct{ read, write, location string }{
+		{"http://bücher.test/x", "http://xn--bcher-kva.test/x", ""},
+		{"http://xn--bcher-kva.test/x", "http://BÜCHER.test:80/x", ""},
+		{"http://bücher.test:8080/x", "http://bücher。test:08080/x", ""},
+		{"http://a.test/x", "http://A.TEST:80/x", ""},
+		{"http://a.test/x", "http://a.test./x", ""},
+		{"http://[::1]/x", "http://[0:0::1]/x", ""},
+		{"http://a.test:80/x", "http://a.test:080/x", ""},
+		{"http://a.test/%7ex", "http://a.test/~x", ""},
+		{"http://bücher.test/x", "http://bücher.test/list", "http://xn--bcher-kva.test/x"},
+		{"http://bücher.test/x", "http://bücher.test/list", "/x"},
+	} {
+		for name, over := range map[string]string{"": "", "Host": "straße.test"} {
+			if over != "" && test.location != "" {
+				continue
+			}
+			t.Run(test.write+test.location+" "+name, func(t *testing.T) {
+				base := transporttest.NewBase(good("old"), transporttest.Step{Status: http.StatusCreated, Header: http.Header{"Location": {test.location}}},
+					transporttest.Step{Status: answered})
+				tr := transport.Must(transport.New(transport.Config{Base: base, Default: tenMinutes(), Logger: quiet()}))
+				defer func() { _ = tr.Close() }()
+				read := retryRequest(t, http.MethodGet, test.read, nil)
+				write := retryRequest(t, http.MethodPost, test.write, nil)
+				if over != "" {
+					read.Host, write.Host = over, "xn--strae-oqa.test"
+				}
+				if status, body := retryDo(t, tr, read); status != http.StatusOK || body != "old" {
+					t.Fatal(status, body)
+				}
+				if status, _ := retryDo(t, tr, write); status != http.StatusCreated {
+					t.Fatal(status)
+				}
+				if status, body := retryDo(t, tr, read); status != answered {
+					t.Errorf("%d %q after a write", status, body)
+				}
+			})
+		}
+	}
+}
+
+// What is served is the answer to the request as its caller wrote it.
+func TestAStaleAnswerToANameThatIsNotASCIIIsToItsRequest(t *testing.T) {
+	base := transporttest.NewBase(good("old"), transporttest.Step{Status: http.StatusServiceUnavailable})
+	tr := transport.Must(transport.New(transport.Config{Base: base, Default: tenMinutes(), Logger: quiet()}))
+	defer func() { _ = tr.Close() }()
+	_, _ = retryDo(t, tr, retryRequest(t, http.MethodGet, "http://xn--bcher-kva.test/x", nil))
+	req := retryRequest(t, http.MethodGet, "http://bücher.test/x", nil)
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = resp.Body.Close() }()
+	if resp.StatusCode != http.StatusOK || resp.Request != req || req.URL.Host != "bücher.test" || req.Host != "bücher.test" {
+		t.Errorf("%d to %v of %v", resp.StatusCode, resp.Request.URL, req.URL)
+	}
+}
