@@ -13,6 +13,10 @@ import (
 // that undoes it. Call it first thing in main: neither it nor restore may run
 // while requests are made through the default transport.
 //
+// Undo what came later first: while http.DefaultTransport is something else, such as
+// what another Install has put there or a wrapper around this one, restore does
+// nothing, and may be called again.
+//
 // http.DefaultTransport stays an *http.Transport, for the libraries that assert
 // that it is one; the stack is registered with it for http and https. What goes
 // around the stack: variables that hold the old default, a Clone of the new one
@@ -27,7 +31,11 @@ func Install(rt *Transport) (restore func()) {
 	carrier.RegisterProtocol("http", rt)
 	carrier.RegisterProtocol("https", registered{rt})
 	http.DefaultTransport = carrier
-	return func() { http.DefaultTransport = previous }
+	return func() {
+		if http.DefaultTransport == http.RoundTripper(carrier) {
+			http.DefaultTransport = previous
+		}
+	}
 }
 
 // registered is what the default transport knows of the stack for https. It has
