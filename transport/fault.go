@@ -27,7 +27,7 @@ func (a *attempt) watchRewind(req *http.Request) {
 		return
 	}
 	req.GetBody = func() (io.ReadCloser, error) {
-		body, err := getBody()
+		body, err := bodyAgain(getBody, req.ContentLength)
 		if err != nil {
 			a.blame(err)
 		}

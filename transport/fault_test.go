@@ -257,3 +257,41 @@ func TestRefusalOfAStackBelowIsNeutral(t *testing.T) {
 		}
 	})
 }
+
+// A response is never turned into an error, by whatever GetBody has for its retry.
+func TestRetryWithAFaultyBodyReturnsTheAnswerBefore(t *testing.T) {
+	const size = 628
+	full := strings.Repeat("x", size)
+	of := func(s string) func(*http.Request) {
+		return func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(s)), nil }
+		}
+	}
+	for name, change := range map[string]func(*http.Request){
+		"none":     func(r *http.Request) { r.GetBody = func() (io.ReadCloser, error) { return nil, nil } },
+		"an empty": func(r *http.Request) { r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil } },
+		"the same": func(r *http.Request) { r.GetBody = func() (io.ReadCloser, error) { return r.Body, nil } },
+		"a short":  of("x"), "a long": of(full + "x"),
+		"a broken": func(r *http.Request) {
+			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(retryBroken{}), nil }
+		},
+	} {
+		for proto, opts := range map[string][]transporttest.Option{"h1": nil, "h2": {transporttest.TLS("h2")}} {
+			t.Run(name+" over "+proto, func(t *testing.T) {
+				o := transporttest.NewOrigin(t, opts...)
+				o.Script(transporttest.Step{Status: 503, Body: "sorry"})
+				p := retrySocketPolicy()
+				p.Retry.Statuses = []int{503}
+				tr := retryTransport(t, o.Base(), p, nil)
+				req := retryRequest(t, http.MethodPut, o.URL, strings.NewReader(full))
+				change(req)
+				if status, body := retryDo(t, tr, req); status != 503 || body != "sorry" {
+					t.Errorf("%d %q, want the 503 with its body", status, body)
+				}
+				if c := tr.Snapshot()[0].Counts; c.Failure > 1 { // that of the first
+					t.Errorf("%+v, want at most one failure", c)
+				}
+			})
+		}
+	}
+}

@@ -72,9 +72,21 @@ func (r *replay) next(req *http.Request) (io.ReadCloser, error) {
 		r.closed, r.letGo = false, nil
 		return &replayReader{r: r, turn: r.turn}, nil
 	case req.GetBody != nil && req.Body != nil && req.Body != http.NoBody:
-		return req.GetBody()
+		return bodyAgain(req.GetBody, req.ContentLength)
 	}
 	return req.Body, nil
+}
+
+var errNoBody = errors.New("GetBody returned neither a body nor an error")
+
+// bodyAgain is another body from a GetBody, whose request is said to have one of that
+// length. Without it HTTP/2 would send the request as if it never had any.
+func bodyAgain(getBody func() (io.ReadCloser, error), length int64) (io.ReadCloser, error) {
+	body, err := getBody()
+	if err == nil && (body == nil || body == http.NoBody && length > 0) {
+		return nil, errNoBody
+	}
+	return body, err
 }
 
 // lost reports whether the body can surely not be sent again.

@@ -72,13 +72,18 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			req.Body = body
 			resp, err = r.next.RoundTrip(req)
 		}
-		if err != nil && !next.wasSent() {
-			r.budget.putBack()
+		sent := next.wasSent()
+		if err != nil && (!sent || next.atFault()) { // what the host said last is the answer
+			if !sent {
+				r.budget.putBack()
+			}
 			if c.gone() != nil {
 				return nil, err
 			}
-			// What the host said last is the answer.
-			r.suppress(a, obstacleOf(err), reason, 0)
+			if !sent {
+				r.suppress(a, obstacleOf(err), reason, 0)
+			}
+			c.faulty = false // not with the body that it came with
 			return last.restore(c)
 		}
 		a = next
