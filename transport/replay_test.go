@@ -330,20 +330,25 @@ func TestReplayDoesNotWaitForARetryThatIsNotMade(t *testing.T) {
 func TestReplayIsNeverReadByTwo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		block := make(chan struct{})
+		reading, block := make(chan struct{}), make(chan struct{})
 		body := &replayBody{r: replayFunc(func(p []byte) (int, error) {
+			close(reading)
 			<-block
 			return copy(p, "late"), io.EOF
 		})}
-		base := &replayKeeper{err: io.ErrUnexpectedEOF, keep: 0, after: func(r *http.Request) {
+		var hits int
+		base := replayBase(func(r *http.Request) (*http.Response, error) {
+			hits++
 			go func() { _, _ = io.ReadAll(r.Body) }()
-			time.Sleep(time.Millisecond)
-		}}
+			<-reading
+			time.AfterFunc(time.Millisecond, func() { _ = r.Body.Close() })
+			return nil, io.ErrUnexpectedEOF
+		})
 		tr := retryTransport(t, base, retryPolicy(), nil)
 		start := time.Now()
 		_, err := tr.RoundTrip(retryRequest(t, http.MethodPut, "http://x.test/", body))
-		if err != io.ErrUnexpectedEOF || base.hits.Load() != 1 || time.Since(start) != 50*time.Millisecond {
-			t.Errorf("%v, %d hits after %v; want the error of the one attempt after 50ms", err, base.hits.Load(), time.Since(start))
+		if err != io.ErrUnexpectedEOF || hits != 1 || time.Since(start) != 50*time.Millisecond {
+			t.Errorf("%v, %d hits after %v; want the error of the one attempt after 50ms", err, hits, time.Since(start))
 		}
 		if body.closes.Load() != 1 { // which makes a read return
 			t.Errorf("closed %d times, want once", body.closes.Load())
