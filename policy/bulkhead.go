@@ -18,8 +18,9 @@ type Bulkhead struct {
 
 	// BodyIdle is how long a response body may stay open without being read
 	// before it counts as forgotten: its connection is closed and its permit
-	// returned. Streams are exempt. Default: 5 min (Service: 1 min). Zero: only a
-	// body that has become unreachable is found.
+	// returned. So it is for a Read of the request body that gives nothing for
+	// that long. Streams are exempt. Default: 5 min (Service: 1 min). Zero: only a
+	// response body that has become unreachable is found.
 	BodyIdle time.Duration
 
 	// Shadow counts and reports refusals, and lets the calls through.

@@ -65,6 +65,7 @@ type attempt struct {
 	hungUp     bool          // the base's body was closed because the caller has left
 	idled      bool          // the body was found to be forgotten, be it in shadow mode
 	leaked     string        // how the body was found to be forgotten
+	dropped    chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
 	discarded  bool          // the response is not wanted any more
 	readErr    error         // what reads of the body give from now on
 	unhook     func() bool   // undoes what the caller's context was told to do

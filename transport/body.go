@@ -45,6 +45,13 @@ var errNoAnswer = errors.New("the base RoundTripper returned neither a response 
 // answered takes what the base returned: headers or an error.
 func (a *attempt) answered(resp *http.Response, err error) (*http.Response, error) {
 	h := a.call.h
+	if dropped := a.back(); dropped != nil {
+		if resp != nil && resp.Body != nil {
+			_ = resp.Body.Close()
+		}
+		a.untrace(true)
+		return nil, dropped
+	}
 	if err != nil || resp == nil {
 		if resp != nil && resp.Body != nil {
 			_ = resp.Body.Close() // a base that returns both

@@ -31,8 +31,11 @@ var (
 	ErrClosed = errors.New("transport closed")
 )
 
-// errBodyIdle is a kind that nobody branches on, but that an Error may say.
-var errBodyIdle = errors.New("response body forgotten")
+// Kinds that nobody branches on, but that an Error may say.
+var (
+	errBodyIdle   = errors.New("response body forgotten")
+	errUploadIdle = errors.New("request body stalled")
+)
 
 // The layers, as Error.Layer and Event.Layer name them.
 const (
@@ -81,6 +84,8 @@ func (e *Error) Error() string {
 		fmt.Fprintf(&b, "bulkhead of %s full (%s; are all bodies closed?)", e.Host, e.Knob)
 	case e.Kind == errBodyIdle:
 		fmt.Fprintf(&b, "%s: response body was not read for %v and has been closed (%s; close bodies, or raise it)", e.Host, e.Limit, e.Knob)
+	case e.Kind == errUploadIdle:
+		fmt.Fprintf(&b, "%s: a Read of the request body gave nothing for %v (%s; bound whatever it waits for, or raise it)", e.Host, e.Limit, e.Knob)
 	case e.Kind != nil && e.Limit > 0:
 		fmt.Fprintf(&b, "%s: %v in phase %s after %v (%s; a slower endpoint needs a policy or a transport.Call of its own)", e.Host, e.Kind, e.Phase, e.Limit, e.Knob)
 	case e.Kind != nil:
@@ -163,6 +168,8 @@ func (e *Error) ErrorType() string {
 		return "transport_closed"
 	case errBodyIdle:
 		return "body_forgotten"
+	case errUploadIdle:
+		return "request_body_stalled"
 	}
 	return "connection_error"
 }

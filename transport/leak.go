@@ -20,18 +20,26 @@ func forgotten(a *attempt) {
 // cleanups run. BodyIdle finds it from within.
 const decade = 10 * 365 * 24 * time.Hour
 
+// idles reports whether the peer waits for the caller: to read the response body, or
+// to give more of the request body. mu must be held.
+func (a *attempt) idles() bool {
+	streaming := a.stream || a.call.opts.Streaming || a.call.h.policy.Streaming
+	return a.clock.phase == phaseIdle || a.clock.uploading && !streaming
+}
+
 // How a body is found to be forgotten.
 const (
 	leakUnreachable = "unreachable" // nothing points to its response any more
-	leakIdle        = "idle"        // it was not read for BodyIdle
+	leakIdle        = "idle"        // it was not read, or gave nothing, for BodyIdle
 )
 
-// leak closes a body that its caller has forgotten.
+// leak ends an attempt of whose bodies its caller has forgotten one.
 func (a *attempt) leak(why string) {
 	h := a.call.h
+	now := h.t.now()
 	a.mu.Lock()
-	readOn := why == leakIdle && a.clock.phase != phaseIdle // just in time
-	shadow := why == leakIdle && h.policy.Bulkhead.Shadow   // told once, and let be
+	readOn := why == leakIdle && !(a.idles() && now-a.clock.mark >= h.policy.Bulkhead.BodyIdle) // just in time
+	shadow := why == leakIdle && h.policy.Bulkhead.Shadow                                       // told once, and let be
 	if a.ended || a.closing != bodyOpen || readOn || shadow && a.idled {
 		a.mu.Unlock()
 		return
@@ -44,11 +52,39 @@ func (a *attempt) leak(why string) {
 		return
 	}
 	a.closing = bodyClosed
-	a.readErr = a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
+	e := a.call.error(&Error{Kind: errBodyIdle, Layer: LayerBulkhead, Phase: phaseIdle.String(),
 		Limit: h.policy.Bulkhead.BodyIdle, Knob: "Bulkhead.BodyIdle"})
+	if why == leakIdle && a.clock.phase != phaseIdle {
+		e.Kind, e.Phase = errUploadIdle, a.clock.phase.String()
+	}
+	a.readErr = e
+	var err error
+	if a.resp == nil { // nobody has heard of it, and its base may not return before the caller's Read does
+		a.faulty, err = true, e
+		a.dropped = make(chan struct{})
+		defer close(a.dropped)
+	}
 	a.mu.Unlock()
 	h.counts.leaked.Add(1)
 	a.stop()
 	a.closeBase()
-	a.end(endLeaked, nil)
+	a.end(endLeaked, err)
+}
+
+// back says that the base has returned, after which the caller's time begins anew; or
+// it waits until the attempt has been ended that was dropped meanwhile, and gives the
+// error for that.
+func (a *attempt) back() error {
+	now := a.call.h.t.now()
+	a.mu.Lock()
+	dropped, err := a.dropped, a.readErr
+	if dropped == nil {
+		a.clock.shift(now, a.clock.phase, a.clock.uploading)
+	}
+	a.mu.Unlock()
+	if dropped == nil {
+		return nil
+	}
+	<-dropped
+	return err
 }

@@ -122,7 +122,7 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 	// The caller.
 	if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && !a.stream {
 		next = min(next, d) // also for a pause that is yet to begin
-		due.leak = c.phase == phaseIdle && left(d, now-c.mark)
+		due.leak = a.idles() && left(d, now-c.mark)
 	}
 	if a.lease > 0 && left(a.lease, now) {
 		due.lease = true

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -231,4 +232,131 @@ func TestUploadWhoseReadQuitsLeavesTheLimitsOn(t *testing.T) {
 			t.Errorf("%+v, %v, %d in flight: it is the caller's own fault", s.Counts, s.State, s.InFlight)
 		}
 	})
+}
+
+// Callers that stall in their request bodies do not keep the permits for ever, not
+// even where closing a body does not make its Read return.
+func TestUploadThatStallsIsFoundByBodyIdle(t *testing.T) {
+	const limit, permits = time.Second, 3
+	for _, stubborn := range []bool{false, true} {
+		uploadOrigins(t, func(t *testing.T, origin *transporttest.Origin) {
+			rec := &transporttest.Recorder{}
+			p := policy.Service()
+			p.Bulkhead = policy.Bulkhead{MaxConcurrent: permits, BodyIdle: limit}
+			p.Breaker.MinCalls, p.Breaker.ConsecutiveFailures = permits, 1
+			tr := under(t, transport.Config{Base: origin.Base(), Default: p, Observer: rec})
+			errs := make(chan error, permits)
+			var pipes []*io.PipeWriter
+			for range permits {
+				req, say := waiting(t, http.MethodPut, origin.URL)
+				if stubborn {
+					req.Body = io.NopCloser(req.Body)
+				}
+				pipes = append(pipes, say)
+				go func() {
+					_, err := tr.RoundTrip(req)
+					errs <- err
+				}()
+			}
+			time.Sleep(limit - time.Millisecond)
+			if _, err := tr.RoundTrip(retryRequest(t, http.MethodGet, origin.URL, nil)); !errors.Is(err, transport.ErrBulkheadFull) {
+				t.Errorf("before %v: %v, want a full bulkhead", limit, err)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if s := tr.Snapshot()[0]; s.InFlight != 0 || s.Counts.Leaked != permits {
+				t.Errorf("after %v: %d in flight, %d leaked; want none, and all", limit, s.InFlight, s.Counts.Leaked)
+			}
+			time.Sleep(100 * time.Millisecond)
+			if n := len(errs); !stubborn && n != permits {
+				t.Errorf("%d of %d calls have returned", n, permits)
+			}
+			for _, say := range pipes {
+				_ = say.Close()
+			}
+			for range permits {
+				var e *transport.Error
+				if err := <-errs; !errors.As(err, &e) || e.Knob != "Bulkhead.BodyIdle" || e.Limit != limit || !strings.Contains(err.Error(), "request body gave nothing for 1s") {
+					t.Errorf("%v, want one that names the knob", err)
+				}
+			}
+			retryDo(t, tr, retryRequest(t, http.MethodGet, origin.URL, nil))
+			s := tr.Snapshot()[0]
+			if s.State != transport.Closed || s.Counts.Neutral != permits || s.Counts.Attempts != permits+1 || s.InFlight != 0 {
+				t.Errorf("%+v, %v: it is no fault of the host, and not to be sent again", s.Counts, s.State)
+			}
+			if e := rec.Events(transport.EventLeak); len(e) != permits || e[0].Reason != "idle" {
+				t.Errorf("%+v, want %d leaks", e, permits)
+			}
+			if n := rec.Count(transport.EventCallEnd); n != permits+2 {
+				t.Errorf("%d calls have ended, want %d", n, permits+2)
+			}
+		})
+	}
+}
+
+// The call ends after its attempt for its listener too, who may take his time.
+func TestUploadThatStallsIsToldOfInOrder(t *testing.T) {
+	uploadOrigins(t, func(t *testing.T, origin *transporttest.Origin) {
+		var mu sync.Mutex
+		var told []transport.EventKind
+		p := policy.Service()
+		tr := under(t, transport.Config{Base: origin.Base(), Default: p, Observer: observerFuncs{observe: func(_ context.Context, e transport.Event) {
+			if e.Kind == transport.EventLeak {
+				time.Sleep(time.Second)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			told = append(told, e.Kind)
+		}}})
+		req, say := waiting(t, http.MethodPut, origin.URL)
+		defer say.Close()
+		if _, err := tr.RoundTrip(req); err == nil {
+			t.Error("no error")
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if n := len(told); n < 3 || told[n-3] != transport.EventLeak || told[n-2] != transport.EventAttemptEnd || told[n-1] != transport.EventCallEnd {
+			t.Errorf("%v", told)
+		}
+	})
+}
+
+// Who gives something now and then, and streams, may take their time.
+func TestUploadThatGivesSomethingIsNotStalled(t *testing.T) {
+	for name, c := range map[string]struct {
+		pause  time.Duration
+		header http.Header
+		call   transport.Call
+		shadow bool
+	}{
+		"slow":      {pause: 900 * time.Millisecond},
+		"gRPC":      {pause: time.Hour, header: http.Header{"Content-Type": {"application/grpc"}}},
+		"Streaming": {pause: time.Hour, call: transport.Call{Streaming: true}},
+		"shadow":    {pause: time.Hour, shadow: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			uploadOrigins(t, func(t *testing.T, origin *transporttest.Origin) {
+				p := policy.Service()
+				p.Bulkhead = policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Second, Shadow: c.shadow}
+				p.Breaker.MinCalls = 1
+				tr := under(t, transport.Config{Base: origin.Base(), Default: p})
+				req, say := waiting(t, http.MethodPost, origin.URL)
+				req.Header = c.header
+				req = req.WithContext(transport.WithCall(req.Context(), c.call))
+				go func() {
+					for range 5 {
+						time.Sleep(c.pause)
+						_, _ = io.WriteString(say, "more")
+					}
+					_ = say.Close()
+				}()
+				if status, _ := retryDo(t, tr, req); status != 200 {
+					t.Errorf("status %d", status)
+				}
+				if n := tr.Snapshot()[0].Counts.Leaked; c.shadow != (n == 1) {
+					t.Errorf("%d leaks counted", n)
+				}
+			})
+		})
+	}
 }
