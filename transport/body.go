@@ -183,7 +183,7 @@ func (a *attempt) explain(err error) error {
 	if u, ok := err.(*url.Error); ok && u.Err != nil { // of a base that is a client: it names the whole URL
 		err = u.Err
 	}
-	return discreet(err)
+	return a.discreet(err)
 }
 
 // Read reads on, on the peer's time.

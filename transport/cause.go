@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"net/textproto"
 	"reflect"
+	"strings"
 	"syscall"
 )
 
@@ -133,11 +135,47 @@ type malformed struct{ error }
 func (malformed) Error() string   { return "malformed header from the peer" }
 func (m malformed) Unwrap() error { return m.error }
 
-// discreet is err without what a peer's header may hold in its text.
-func discreet(err error) error {
-	var quoting textproto.ProtocolError
-	if errors.As(err, &quoting) {
+// quoting stands for an error whose text quotes, as net/http's do what they found wrong
+// in a header or a URL.
+type quoting struct {
+	error
+	text string // without that
+}
+
+func (q quoting) Error() string { return q.text }
+func (q quoting) Unwrap() error { return q.error }
+
+// discreet is err without what a header or a query may hold in its text: without
+// whatever it quotes. Left as they are: the caller's own errors, those about
+// certificates, and what net/http says before it asks for a connection, which is about
+// names.
+func (a *attempt) discreet(err error) error {
+	var header textproto.ProtocolError
+	if errors.As(err, &header) {
 		return malformed{err}
 	}
-	return err
+	if a.ownWords(err) {
+		return err
+	}
+	text := err.Error()
+	first, last := strings.IndexByte(text, '"'), strings.LastIndexByte(text, '"')
+	if first < 0 || strings.Contains(text[:first], "server sent GOAWAY") { // which quotes why
+		return err
+	}
+	rest := "" // where a quotation has no end
+	if last > first {
+		rest = text[last+1:]
+	}
+	return quoting{err, text[:first] + `"..."` + rest}
+}
+
+// ownWords reports whether the text of an error is neither from the peer nor about what
+// was to be sent to it.
+func (a *attempt) ownWords(err error) bool {
+	a.mu.Lock()
+	names, fault := a.reached && !a.asked, a.fault
+	a.mu.Unlock()
+	var e *Error
+	return names || errors.As(err, &e) || certificateError(err) ||
+		fault != nil && errors.Is(err, fault) || errors.Is(err, context.Cause(a.call.ctx))
 }

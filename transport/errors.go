@@ -47,7 +47,8 @@ const (
 )
 
 // Error says which layer ended a call, where and why. An error of the network is
-// one after several attempts, and is returned as it came after a single one. It
+// one after several attempts, and is returned as it came after a single one, but for
+// the text of one that quotes a header or a query: Unwrap gives the error itself. It
 // survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of the URL but
 // its host, and no header value, is ever in it.
 type Error struct {

@@ -148,8 +148,9 @@ func (t tale) diff(got tale) string {
 }
 
 var (
-	anyAddr   = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+|\[::1\]:\d+|localhost:\d+|/[^ ]*\.sock`)
-	anyStream = regexp.MustCompile(`stream ID \d+`)
+	anyAddr      = regexp.MustCompile(`\d+\.\d+\.\d+\.\d+:\d+|\[::1\]:\d+|localhost:\d+|/[^ ]*\.sock`)
+	anyQuotation = regexp.MustCompile(`".*"`)
+	anyStream    = regexp.MustCompile(`stream ID \d+`)
 )
 
 // errorClass is what a caller can tell of an error, up to addresses.
@@ -164,6 +165,7 @@ func errorClass(err error) string {
 	if quoting := textproto.ProtocolError(""); errors.As(err, &quoting) { // which the stack does not repeat
 		text = "malformed header from the peer"
 	}
+	text = anyQuotation.ReplaceAllString(text, `"..."`) // nor what a header or a URL held
 	var timeout interface{ Timeout() bool }
 	var op *net.OpError
 	var dns *net.DNSError
