@@ -57,6 +57,15 @@ func callHooks(ctx context.Context) {
 	}
 }
 
+// kinds are HTTP/1.1 and HTTP/2.
+var kinds = map[string][]transporttest.Option{"HTTP/1.1": nil, "HTTP/2": {transporttest.TLS("h2")}}
+
+func eachKind(t *testing.T, f func(t *testing.T, opts []transporttest.Option)) {
+	for name, opts := range kinds {
+		t.Run(name, func(t *testing.T) { f(t, opts) })
+	}
+}
+
 func TestTracePassesEveryHookOnOnceUntilItsAttemptIsOver(t *testing.T) {
 	failed := errors.New("failed")
 	for name, row := range map[string]struct {

@@ -1,4 +1,4 @@
-package transport_test
+package pools_test
 
 import (
 	"context"
