@@ -449,6 +449,7 @@ func TestRetryNeverRepeatsARejectedClientCertificate(t *testing.T) {
 			s := httptest.NewUnstartedServer(nil)
 			s.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, MaxVersion: version}
 			s.Config.ErrorLog = log.New(io.Discard, "", 0)
+			s.Listener = lingeringListener{s.Listener}
 			s.StartTLS()
 			defer s.Close()
 			base := s.Client().Transport.(*http.Transport)
@@ -470,6 +471,28 @@ func TestRetryNeverRepeatsARejectedClientCertificate(t *testing.T) {
 			}
 		})
 	}
+}
+
+// lingeringListener gives connections that are closed once their peer has closed
+// them. Else the request, which TLS 1.3 sends before it is rejected, is answered with
+// a reset, which may destroy the alert on its way.
+type lingeringListener struct{ net.Listener }
+
+func (l lingeringListener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return lingeringConn{c.(*net.TCPConn)}, nil
+}
+
+type lingeringConn struct{ *net.TCPConn }
+
+func (c lingeringConn) Close() error {
+	_ = c.CloseWrite()
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_, _ = io.Copy(io.Discard, c.TCPConn)
+	return c.TCPConn.Close()
 }
 
 // A fault of the request itself is neither repeated nor held against the host.
