@@ -143,7 +143,7 @@ func TestBreakerFindsAnOutageBehindTenThousandGoodCalls(t *testing.T) {
 	}()} {
 		synctest.Test(t, func(t *testing.T) {
 			d := newBreakerDep(t, breakerPolicy(b))
-			for range 10_000 {
+			for range fewer(10_000) {
 				d.gets(".", 0)
 			}
 			time.Sleep(b.SlowCall)
@@ -200,7 +200,7 @@ func TestBreakerOpensOnAHangAfterSlowCallWhateverTheHistory(t *testing.T) {
 				{1500 * time.Millisecond, 0},
 			} {
 				t.Run(fmt.Sprintf("%s, SlowCall %v, a call each %v, WindowCalls %d", what, test.slowCall, test.every, windowCalls), func(t *testing.T) {
-					for offset := time.Duration(0); offset < time.Second; offset += 330 * time.Millisecond {
+					for offset := time.Duration(0); offset < time.Second; offset += time.Second/time.Duration(fewer(6)) - 3*time.Millisecond {
 						synctest.Test(t, func(t *testing.T) {
 							breakerHangs(t, hang, offset, test.slowCall, test.every, minCalls, windowCalls)
 						})

@@ -4,3 +4,7 @@ package transport_test
 
 // raceEnabled makes the largest tests smaller.
 const raceEnabled = true
+
+// fewer is how often a test is to repeat what it would repeat n times without the
+// race detector, under which twenty rounds of all tests have to fit ten minutes.
+func fewer(n int) int { return n / 3 }
