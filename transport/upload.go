@@ -119,6 +119,9 @@ func (u *upload) Read(p []byte) (n int, err error) {
 	a.mu.Lock()
 	if u.stopped {
 		a.mu.Unlock()
+		if u.known && u.left == 0 { // net/http only asks whether that was all
+			return 0, io.EOF
+		}
 		return 0, a.Err()
 	}
 	u.reading = true

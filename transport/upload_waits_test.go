@@ -360,3 +360,36 @@ func TestUploadThatGivesSomethingIsNotStalled(t *testing.T) {
 		})
 	}
 }
+
+// net/http reads once more to know that a body has no more than it was said to have,
+// maybe after an early answer was closed: that is no read of a call that is over.
+func TestUploadThatWasGivenWholeEndsWhateverItsAttemptDoes(t *testing.T) {
+	closed, read := make(chan struct{}), make(chan error, 1)
+	base := rt(func(req *http.Request) (*http.Response, error) {
+		if _, err := io.ReadFull(req.Body, make([]byte, 5)); err != nil {
+			return nil, err
+		}
+		go func() {
+			<-closed
+			_, err := req.Body.Read(make([]byte, 1))
+			read <- err
+			_ = req.Body.Close()
+		}()
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("early"))}, nil
+	})
+	tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet()}))
+	req, err := http.NewRequest(http.MethodPost, "http://a.test", io.MultiReader(strings.NewReader("hello")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.ContentLength = 5
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	close(closed)
+	if err := <-read; err != io.EOF {
+		t.Errorf("%v, want EOF", err)
+	}
+}

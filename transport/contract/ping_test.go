@@ -142,6 +142,7 @@ func TestPingsAreFewEnoughForAStrictServer(t *testing.T) {
 					cancel()
 				}
 				_ = stackGet(t, tr, o.URL).Body.Close()
+				synctest.Wait() // for the last RST_STREAM
 				pings, conns, ended, resets := server.seen(busy)
 				if conns != 1 || ended != 0 || resets != 100 || len(pings) > 2 {
 					t.Errorf("%d connections, %d ended for too many pings, %d of them for %d calls", conns, ended, len(pings), resets)

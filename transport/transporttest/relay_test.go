@@ -454,7 +454,8 @@ func TestRelayIgnoresUntilItPasses(t *testing.T) {
 	r.Pass()
 	relayDial(t, r.Relay)
 	r.WaitOpen(2)
-	if opened, _ := r.Connections(); opened != 2 { // those that have filled the queue are none
+	// Those that have filled the queue are none; the dial that was given up may have got in.
+	if opened, _ := r.Connections(); opened != 2 && opened != 3 {
 		t.Errorf("%d opened", opened)
 	}
 	for tries := 1; ; tries++ { // as many at a time as before

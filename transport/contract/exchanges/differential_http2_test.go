@@ -1,4 +1,4 @@
-package contract_test
+package exchanges_test
 
 import (
 	"fmt"
