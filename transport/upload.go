@@ -24,7 +24,6 @@ type upload struct {
 	once  sync.Once   // closes src
 
 	unhook  func() bool // undoes that stop runs
-	reading bool        // inside src.Read; guarded by a.mu
 	stopped bool        // not to be read on; guarded by a.mu
 }
 
@@ -124,7 +123,6 @@ func (u *upload) Read(p []byte) (n int, err error) {
 		}
 		return 0, a.Err()
 	}
-	u.reading = true
 	a.clock.shift(a.call.h.t.now(), a.clock.phase, true)
 	a.mu.Unlock()
 	err = errUnread
@@ -140,7 +138,6 @@ func (u *upload) got(n int, err error) {
 	a := u.a
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	u.reading = false
 	next := a.clock.phase
 	if next == phaseWrite && a.pool == nil && (err == io.EOF || u.known && u.left <= 0) { // net/http says itself when it has written
 		next = phaseHeader
@@ -174,24 +171,20 @@ func (u *upload) Close() error {
 	return err
 }
 
-// stop runs when the attempt's context has ended. Over HTTP/1 nothing else makes a
-// read of the caller's body return, and RoundTrip waits for that. A read that only
-// takes its time is waited for, since not all bodies can be closed under one.
+// stop runs when the attempt's context has ended, and has the body closed if the base
+// does not do so soon. Over HTTP/1 nothing else makes a read of the caller's body
+// return, and RoundTrip waits for that; and what net/http has never begun to send it
+// may not close. A read that only takes its time is waited for, since not all bodies
+// can be closed under one.
 func (u *upload) stop() {
 	u.a.mu.Lock()
 	u.stopped = true
-	reading := u.reading
 	u.a.mu.Unlock()
-	if reading {
-		time.AfterFunc(letGoTime, u.interrupt)
-	}
+	time.AfterFunc(letGoTime, u.interrupt)
 }
 
 func (u *upload) interrupt() {
-	u.a.mu.Lock()
-	reading := u.reading
-	u.a.mu.Unlock()
-	if reading {
+	if !u.done.Load() {
 		_ = u.Close()
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -393,3 +394,41 @@ func TestUploadThatWasGivenWholeEndsWhateverItsAttemptDoes(t *testing.T) {
 		t.Errorf("%v, want EOF", err)
 	}
 }
+
+// The contract of http.RoundTripper has the body closed by whoever is below, who may
+// forget it: net/http too, where a connection ends before it has begun to send.
+func TestUploadThatItsBaseForgetsIsClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var bodies []*forgottenBody
+		getBody := func() (io.ReadCloser, error) {
+			b := &forgottenBody{Reader: strings.NewReader("hello")}
+			bodies = append(bodies, b)
+			return b, nil
+		}
+		base := rt(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
+		p := policy.Policy{Retry: policy.Retry{MaxAttempts: 3, Base: time.Millisecond, Max: time.Millisecond}}
+		tr := transport.Must(transport.New(transport.Config{Base: base, Default: p, Logger: quiet()}))
+		body, _ := getBody()
+		req, err := http.NewRequest(http.MethodPut, "http://a.test", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.GetBody = getBody
+		if _, err := tr.RoundTrip(req); !errors.Is(err, io.ErrUnexpectedEOF) || len(bodies) != 3 {
+			t.Errorf("%v with %d bodies", err, len(bodies))
+		}
+		time.Sleep(time.Second)
+		for i, b := range bodies {
+			if n := b.closed.Load(); n != 1 {
+				t.Errorf("body %d was closed %d times", i+1, n)
+			}
+		}
+	})
+}
+
+type forgottenBody struct {
+	io.Reader
+	closed atomic.Int32
+}
+
+func (b *forgottenBody) Close() error { b.closed.Add(1); return nil }
