@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
@@ -53,8 +52,6 @@ func exchange(b *testing.B, rt http.RoundTripper, req *http.Request, buf []byte)
 	}
 	_ = resp.Body.Close()
 }
-
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // BenchmarkStub is what BenchmarkCall costs without the stack.
 func BenchmarkStub(b *testing.B) {

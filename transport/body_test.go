@@ -27,16 +27,6 @@ var bodyProtocols = map[string][]transporttest.Option{
 	"HTTP/2":   {transporttest.TLS("h2")},
 }
 
-// bodyWait waits for what another goroutine will bring about.
-func bodyWait(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
-		}
-	}
-}
-
 // bodyCollect waits for what garbage collection will bring about.
 func bodyCollect(t *testing.T, what string, done func() bool) {
 	t.Helper()

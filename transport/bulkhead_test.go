@@ -26,16 +26,6 @@ type bulkheadBase func(*http.Request) (*http.Response, error)
 
 func (f bulkheadBase) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// bulkheadAnswer is an answer with a body.
-func bulkheadAnswer(r *http.Request, status int, body io.Reader) *http.Response {
-	rc, ok := body.(io.ReadCloser)
-	if !ok {
-		rc = io.NopCloser(body)
-	}
-	return &http.Response{StatusCode: status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{},
-		Body: rc, ContentLength: -1, Request: r}
-}
-
 // bulkheadHello answers every request with a short body.
 func bulkheadHello(r *http.Request) (*http.Response, error) {
 	return bulkheadAnswer(r, http.StatusOK, strings.NewReader("hello")), nil
@@ -44,37 +34,6 @@ func bulkheadHello(r *http.Request) (*http.Response, error) {
 // bulkheadOnly is a policy of nothing but n permits.
 func bulkheadOnly(n int, wait time.Duration) policy.Policy {
 	return policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: n, MaxWait: wait}}
-}
-
-// bulkheadNew makes a Transport that is closed when the test ends.
-func bulkheadNew(t *testing.T, c transport.Config) *transport.Transport {
-	t.Helper()
-	c.Logger = quiet()
-	tr, err := transport.New(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = tr.Close() })
-	return tr
-}
-
-func bulkheadRequest(t *testing.T, ctx context.Context, method, url string) *http.Request {
-	t.Helper()
-	req, err := http.NewRequestWithContext(ctx, method, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return req
-}
-
-// bulkheadGet does a GET that must be answered, and leaves the body open.
-func bulkheadGet(t *testing.T, tr *transport.Transport, url string) *http.Response {
-	t.Helper()
-	resp, err := tr.RoundTrip(bulkheadRequest(t, t.Context(), http.MethodGet, url))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return resp
 }
 
 // bulkheadTry does a GET and gives its permit back.
@@ -88,15 +47,6 @@ func bulkheadTry(ctx context.Context, tr *transport.Transport, url string) error
 		return err
 	}
 	return resp.Body.Close()
-}
-
-func bulkheadInFlight(t *testing.T, tr *transport.Transport, want int) {
-	t.Helper()
-	for _, s := range tr.Snapshot() {
-		if s.InFlight != want {
-			t.Fatalf("%d in flight to %s, want %d", s.InFlight, s.Host, want)
-		}
-	}
 }
 
 // bulkheadWhole fails unless exactly n calls are admitted at once.

@@ -4,6 +4,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/watertight-go/watertight/transport/internal/stacktest"
 )
 
 // rt is a RoundTripper that is a function.
@@ -19,3 +21,20 @@ func ok(r *http.Request, body string) *http.Response {
 		Body:   io.NopCloser(strings.NewReader(body)), ContentLength: int64(len(body)), Request: r,
 	}
 }
+
+// What the tests share.
+var (
+	under            = stacktest.Under
+	fetch            = stacktest.Fetch
+	get              = stacktest.GetRequest
+	mustTimeOut      = stacktest.MustTimeOut
+	mustTake         = stacktest.MustTake
+	silent           = stacktest.Silent
+	quiet            = stacktest.Quiet
+	bulkheadAnswer   = stacktest.Answer
+	bulkheadNew      = stacktest.New
+	bulkheadRequest  = stacktest.Request
+	bulkheadGet      = stacktest.Get
+	bulkheadInFlight = stacktest.InFlight
+	bodyWait         = stacktest.Wait
+)

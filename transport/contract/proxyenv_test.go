@@ -88,14 +88,13 @@ func TestEnvironmentOfProxiesIsHeeded(t *testing.T) {
 	for _, o := range []*transporttest.Origin{secure, plain} {
 		o.ScriptFunc(func(h transporttest.Hit) transporttest.Step { return transporttest.Step{Body: "origin:" + h.Path} })
 	}
-	addr := func(o *transporttest.Origin) string { return o.URL[strings.Index(o.URL, "//")+2:] }
 	proxy := transporttest.NewOrigin(t)
 	proxy.Script(transporttest.Step{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodConnect {
 			fmt.Fprintf(w, "proxy:%s:%s", r.RequestURI, r.Header.Get("Proxy-Authorization"))
 			return
 		}
-		far, err := net.Dial("tcp", addr(secure)) // whatever name was asked for
+		far, err := net.Dial("tcp", secure.Addr) // whatever name was asked for
 		if err != nil {
 			t.Error(err)
 			return
@@ -114,17 +113,17 @@ func TestEnvironmentOfProxiesIsHeeded(t *testing.T) {
 		_ = far.Close()
 	})})
 
-	_, port, _ := net.SplitHostPort(addr(plain))
+	_, port, _ := net.SplitHostPort(plain.Addr)
 	anywhere := "http://0.0.0.0:" + port + "/direct" // is not loopback by name, and reaches the origin
 	urls := []string{"http://plain.test/a?b=c", anywhere, "http://127.0.0.1:" + port + "/loopback"}
-	env := []string{"HTTP_PROXY=http://user:pw@" + addr(proxy)}
+	env := []string{"HTTP_PROXY=http://user:pw@" + proxy.Addr}
 	if runtime.GOOS == "linux" { // elsewhere the system's trust cannot be told by the environment
 		cert := filepath.Join(t.TempDir(), "origin.pem")
 		if err := os.WriteFile(cert, environmentCertificate(t, secure), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		urls = append(urls, "https://secure.test/tunnelled", secure.URL+"/direct")
-		env = append(env, "HTTPS_PROXY=http://"+addr(proxy), "SSL_CERT_FILE="+cert)
+		env = append(env, "HTTPS_PROXY=http://"+proxy.Addr, "SSL_CERT_FILE="+cert)
 	}
 	for _, row := range []struct {
 		name, env string

@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -74,12 +73,12 @@ func newWorld(t *testing.T, c cell) *world {
 	}
 	w.origin = transporttest.NewOrigin(t, opts...)
 	w.origin.Script(transporttest.Step{Handler: http.HandlerFunc(w.serve)})
-	target := hostOf(w.origin)
+	target := w.origin.Addr
 	base := w.origin.Base()
 	if c.point == tunnelling {
 		w.proxy = transporttest.NewOrigin(t)
 		w.proxy.Script(transporttest.Step{Handler: http.HandlerFunc(w.tunnel)})
-		target = hostOf(w.proxy)
+		target = w.proxy.Addr
 		base.Proxy = http.ProxyURL(&url.URL{Scheme: "http", Host: "proxy.test:3128"})
 	}
 	// An HTTP/2 connection on which a call has timed out may carry others. If it is
@@ -101,11 +100,6 @@ func newWorld(t *testing.T, c cell) *world {
 	t.Cleanup(func() { _ = w.tr.Close() })
 	w.url = scheme + "://service.test/"
 	return w
-}
-
-func hostOf(o *transporttest.Origin) string {
-	_, host, _ := strings.Cut(o.URL, "://")
-	return host
 }
 
 // dial sends the first connection through the relay, and all others around it.
@@ -216,7 +210,7 @@ func (w *world) tunnel(rw http.ResponseWriter, r *http.Request) {
 		w.t.Errorf("%v: %s to a proxy", w.cell, r.Method)
 		return
 	}
-	out, err := net.Dial("tcp", hostOf(w.origin))
+	out, err := net.Dial("tcp", w.origin.Addr)
 	if err != nil {
 		w.t.Error(err)
 		return
