@@ -160,6 +160,10 @@ func (a *attempt) counted() policy.Verdict { return policy.Verdict(a.settled.Loa
 
 // settle counts the verdict on an attempt, once.
 func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
+	if a.ticket.done != nil {
+		b.settleProbe(a, v, resp, err, now)
+		return
+	}
 	if !a.count(v) {
 		return
 	}
@@ -169,13 +173,12 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if !a.ticket.governed {
 		return
 	}
-	var last string // what asks the error or the caller's context is not done under mu
+	var last string // an error is not asked under mu
 	if v == policy.Failure {
 		last = failureName(resp, err)
 	}
-	proof := a.ticket.done != nil && a.proves(v, resp, err)
 	if !b.mu.TryLock() {
-		if v == policy.Success && a.ticket.done == nil && b.leave(a, resp) {
+		if v == policy.Success && b.leave(a, resp) {
 			return
 		}
 		b.mu.Lock()
@@ -189,10 +192,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if v == policy.Failure {
 		b.last = last
 	}
-	switch {
-	case a.ticket.done != nil:
-		b.settleProbe(a, v, proof, resp, now)
-	case state == Closed || state == ForcedClosed:
+	if state == Closed || state == ForcedClosed {
 		b.settleCall(a, v, resp, now, state)
 	}
 	queued := len(b.queue) > 0
@@ -282,19 +282,40 @@ func (a *attempt) proves(v policy.Verdict, resp *http.Response, err error) bool 
 }
 
 // settleProbe gives a probe's verdict to the machine. One that proves nothing
-// gives its slot back.
-func (b *breaker) settleProbe(a *attempt, v policy.Verdict, proof bool, resp *http.Response, now time.Duration) {
+// gives its slot back. The timer may be at it while the probe ends, so it is counted
+// under mu: whoever finds it counted also finds what came of it.
+func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response, err error, now time.Duration) {
 	evidence := Evidence{Trigger: "probes_succeeded"}
 	var outcome error
-	switch {
+	switch { // neither the error nor the caller's context is asked under mu
 	case v == policy.Failure:
 		outcome = errProbeFailed
-		evidence = Evidence{Trigger: "probe_failed", Last: b.last}
-	case !proof:
+		evidence = Evidence{Trigger: "probe_failed", Last: failureName(resp, err)}
+	case !a.proves(v, resp, err):
 		outcome = errNoVerdict
 	}
-	a.ticket.done(outcome)
-	b.changed(a.call.ctx, now, evidence, a.asksFor(v))
+	sent := a.wasSent()
+	b.mu.Lock()
+	if !a.count(v) {
+		b.mu.Unlock()
+		return
+	}
+	if sent {
+		b.h.counts.verdict(v)
+	}
+	if _, generation := b.load(); generation == a.ticket.generation {
+		b.takeLeft(now)
+		if v == policy.Failure {
+			b.last = evidence.Last
+		}
+		a.ticket.done(outcome)
+		b.changed(a.call.ctx, now, evidence, a.asksFor(v))
+	}
+	queued := len(b.queue) > 0
+	b.mu.Unlock()
+	if queued {
+		b.deliver()
+	}
 }
 
 // asksFor is what a failing response asked to be waited.
