@@ -264,7 +264,6 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
 	a.announce(req)
-	a.watchRewind(req)
 	a.watchUpload(req)
 	return a.answered(l.next.RoundTrip(req))
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"syscall"
 )
 
@@ -19,20 +18,14 @@ func (a *attempt) blame(err error) {
 	a.mu.Unlock()
 }
 
-// watchRewind blames the request for what its GetBody fails with, which net/http asks
-// when it has lost a connection; req is our own copy.
-func (a *attempt) watchRewind(req *http.Request) {
-	getBody := req.GetBody
-	if getBody == nil {
-		return
+// rewind is getBody of a request, for which net/http asks when it has lost a connection;
+// the request is blamed for what it fails with.
+func (a *attempt) rewind(getBody func() (io.ReadCloser, error), length int64) (io.ReadCloser, error) {
+	body, err := bodyAgain(getBody, length)
+	if err != nil {
+		a.blame(err)
 	}
-	req.GetBody = func() (io.ReadCloser, error) {
-		body, err := bodyAgain(getBody, req.ContentLength)
-		if err != nil {
-			a.blame(err)
-		}
-		return body, err
-	}
+	return body, err
 }
 
 // atFault reports whether the request itself is.

@@ -41,7 +41,8 @@ const smallBody = 64 << 10
 
 // watchUpload puts the clock around the request's body; req is our own copy. A
 // small body in memory is left as it is: no time is spent in it, it has the size
-// it is said to have, and net/http sends it in one piece with the headers.
+// it is said to have, and net/http sends it in one piece with the headers. A second
+// body, from GetBody, is watched as the first.
 func (a *attempt) watchUpload(req *http.Request) {
 	small := req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength
 	watched := req.Body != nil && req.Body != http.NoBody && !small
@@ -62,18 +63,22 @@ func (a *attempt) watchUpload(req *http.Request) {
 		a.watch(a.clock.start)
 	}
 	a.mu.Unlock()
-	if !watched {
+	getBody := req.GetBody
+	if !watched && getBody == nil {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
+		if !watched {
+			return src
+		}
 		u := &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
 		u.unhook = context.AfterFunc(a.standard(), u.stop)
 		return u
 	}
 	req.Body = wrap(req.Body)
-	if getBody := req.GetBody; getBody != nil {
+	if getBody != nil {
 		req.GetBody = func() (io.ReadCloser, error) {
-			src, err := getBody()
+			src, err := a.rewind(getBody, req.ContentLength)
 			if err != nil {
 				return nil, err
 			}
