@@ -225,8 +225,14 @@ func (c *caller) read(e errand, resp *http.Response, v *visit) {
 	var text []byte
 	var err error
 	buf := make([]byte, 1024)
+	stream := resp.Header.Get("Content-Type") == "text/event-stream" || e.override == streaming
+	begin := time.Now()
 	for pieces := 0; err == nil; pieces++ {
 		switch {
+		case stream && time.Since(begin) > streamFor: // it has no other end while something comes
+			_ = resp.Body.Close()
+			c.run.tallies.closedEarly.Add(1)
+			return
 		case e.read == closeAtOnce, e.read == readSome && pieces == 1:
 			_ = resp.Body.Close()
 			c.run.tallies.closedEarly.Add(1)
@@ -249,7 +255,7 @@ func (c *caller) read(e errand, resp *http.Response, v *visit) {
 		n, err = resp.Body.Read(buf)
 		text = append(text, buf[:n]...)
 	}
-	if resp.Header.Get("Content-Type") != "text/event-stream" && e.override != streaming {
+	if !stream {
 		v.inTime(resp.Request.URL.Host)
 	}
 	if err != io.EOF {

@@ -20,6 +20,7 @@ const (
 	tellEvery   = 10 * time.Second
 
 	unclosedFor = 30 * time.Second // request bodies, at the most
+	streamFor   = 2 * time.Second  // of a stream, at the most
 	errandFor   = 8 * time.Second  // an errand, at the most: a call, a stream of its answer, the caller's own pauses
 )
 
