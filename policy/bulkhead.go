@@ -17,10 +17,12 @@ type Bulkhead struct {
 	MaxWait time.Duration
 
 	// BodyIdle is how long a response body may stay open without being read
-	// before it counts as forgotten: its connection is closed and its permit
-	// returned. So it is for a Read of the request body that gives nothing for
-	// that long. Streams are exempt. Default: 5 min (Service: 1 min). Zero: only a
-	// response body that has become unreachable is found.
+	// before it counts as forgotten: its connection is closed, its permit
+	// returned, and a later Read of it gives a *transport.Error with Knob
+	// "Bulkhead.BodyIdle". With the same error a call ends, and is not repeated,
+	// for which a Read of its request body gives nothing for that long. Neither
+	// says anything about the host. Streams are exempt. Default: 5 min (Service:
+	// 1 min). Zero: only a response body that has become unreachable is found.
 	BodyIdle time.Duration
 
 	// Shadow counts and reports refusals, and lets the calls through.

@@ -43,12 +43,14 @@ type attempt struct {
 	asked   bool    // net/http wants a connection for it
 	conn    bool    // net/http has a connection for it
 	reused  bool    // its connection was used before
+	heard   bool    // the peer has said something
 	direct  bool    // its last dial was to the host itself, not to a proxy
 	headed  bool    // net/http has written its header on that connection
 	unsaid  error   // why net/http has not
 	dials   int     // those that gave a connection, or found one waiting
 	hooks   *hooks  // the caller's, if there are any
-	sending sending // how far the base is with the request body
+	upload  *upload // the request body, or the one that took its place
+	sending sending // how far the base is with it
 
 	expired  *Error        // the limit that fired
 	shadowed bool          // a limit in shadow mode was reported

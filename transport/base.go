@@ -127,6 +127,9 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 			move(phaseHeader, phaseWrite)
 		},
 		GotFirstResponseByte: func() {
+			a.mu.Lock()
+			a.heard = true
+			a.mu.Unlock()
 			a.pool.hear(a.call.h.t.now())
 		},
 		PutIdleConn: func(err error) {

@@ -60,7 +60,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 			err = errNoAnswer
 		}
 		a.mu.Lock()
-		a.faulty = a.faulty || a.refused(err)
+		a.faulty = a.faulty || a.unwritable(err)
 		a.mu.Unlock()
 		err = a.explain(err)
 		a.end(endBroken, err)
@@ -93,7 +93,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	a.resp, a.status = resp, resp.StatusCode
 	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
 	exempted := a.stream
-	a.stream = a.stream || upgrade || a.call.opts.Streaming || h.policy.Streaming || streams(resp.Header)
+	a.stream = a.stream || upgrade || a.call.streaming() || streams(resp.Header)
 	a.clock.shift(now, phaseIdle, a.clock.uploading)
 	if a.pool != nil {
 		a.pool.hear(now)

@@ -214,6 +214,9 @@ func bounded(t policy.Timeout) policy.Timeout {
 	return t
 }
 
+// streaming reports whether the response is a stream whatever its content type.
+func (c *call) streaming() bool { return c.opts.Streaming || c.h.policy.Streaming }
+
 // exempt reports whether a request is a stream from its start: gRPC and Connect
 // streams, to which only Connect and TLSHandshake apply.
 func exempt(req *http.Request) bool {

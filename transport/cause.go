@@ -128,13 +128,6 @@ func failureName(resp *http.Response, err error) string {
 	return ""
 }
 
-// malformed stands for an error of net/textproto, whose text quotes the header that
-// it is about.
-type malformed struct{ error }
-
-func (malformed) Error() string   { return "malformed header from the peer" }
-func (m malformed) Unwrap() error { return m.error }
-
 // quoting stands for an error whose text quotes, as net/http's do what they found wrong
 // in a header or a URL.
 type quoting struct {
@@ -145,14 +138,28 @@ type quoting struct {
 func (q quoting) Error() string { return q.text }
 func (q quoting) Unwrap() error { return q.error }
 
+// quotingNet is one of the network: who asks for net.Error may not unwrap.
+type quotingNet struct{ quoting }
+
+func (q quotingNet) Timeout() bool   { return q.error.(net.Error).Timeout() }
+func (q quotingNet) Temporary() bool { return q.error.(net.Error).Temporary() }
+
+func unquoted(err error, text string) error {
+	q := quoting{err, text}
+	if _, ok := err.(net.Error); ok {
+		return quotingNet{q}
+	}
+	return q
+}
+
 // discreet is err without what a header or a query may hold in its text: without
-// whatever it quotes. Left as they are: the caller's own errors, those about
-// certificates, and what net/http says before it asks for a connection, which is about
-// names.
+// whatever it quotes. Left as they are: those of the caller's bodies, hooks and context
+// (not of his dialer or proxy function), those about certificates, and what net/http
+// says before it asks for a connection, which is about names.
 func (a *attempt) discreet(err error) error {
 	var header textproto.ProtocolError
 	if errors.As(err, &header) {
-		return malformed{err}
+		return unquoted(err, "malformed header from the peer")
 	}
 	if a.ownWords(err) {
 		return err
@@ -166,7 +173,7 @@ func (a *attempt) discreet(err error) error {
 	if last > first {
 		rest = text[last+1:]
 	}
-	return quoting{err, text[:first] + `"..."` + rest}
+	return unquoted(err, text[:first]+`"..."`+rest)
 }
 
 // ownWords reports whether the text of an error is neither from the peer nor about what

@@ -56,8 +56,8 @@ type Config struct {
 	// MaxHosts bounds how many hosts have a state of their own. Beyond it an idle
 	// host makes room for a new one. A host that was forced by hand or has calls in
 	// flight never does. One whose breaker is open or half-open does once nobody
-	// has called it for a Breaker.Window, and its wait is over as long. Zero:
-	// 10,000.
+	// has called it for a Breaker.Window, but at least 1 s, and its wait is over
+	// as long. Zero: 10,000.
 	MaxHosts int
 
 	// MaxIdleConns bounds the idle connections of all hosts together. Zero: 256.

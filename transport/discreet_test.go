@@ -133,3 +133,26 @@ func TestErrorsThatQuoteNothingOfTheWireStayAsTheyAre(t *testing.T) {
 type discreetReader struct{ err error }
 
 func (r discreetReader) Read([]byte) (int, error) { return 0, r.err }
+
+// What http.Client and its callers ask of an error without unwrapping it, it still says;
+// and nothing that it did not.
+func TestDiscreetErrorIsStillOfTheNetwork(t *testing.T) {
+	for name, cause := range map[string]error{
+		"a timeout":          &net.DNSError{Err: `no answer from "x"`, IsTimeout: true},
+		"temporary":          &net.DNSError{Err: `no answer from "x"`, IsTemporary: true},
+		"not of the network": errors.New(`bad "x"`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			tr := retryTransport(t, rt(func(*http.Request) (*http.Response, error) { return nil, cause }), retryPolicy(), nil)
+			_, err := tr.RoundTrip(retryRequest(t, http.MethodPost, "http://a.test/", strings.NewReader("x")))
+			want, isNet := cause.(net.Error)
+			got, gotNet := err.(net.Error)
+			if gotNet != isNet || isNet && (got.Timeout() != want.Timeout() || got.Temporary() != want.Temporary()) {
+				t.Errorf("%#v, want what %#v says", err, cause)
+			}
+			if !strings.Contains(err.Error(), `"..."`) {
+				t.Error(err)
+			}
+		})
+	}
+}

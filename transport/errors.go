@@ -46,11 +46,13 @@ const (
 	LayerBulkhead = "bulkhead"
 )
 
-// Error says which layer ended a call, where and why. An error of the network is
-// one after several attempts, and is returned as it came after a single one, but for
-// the text of one that quotes a header or a query: Unwrap gives the error itself. It
-// survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of the URL but
-// its host, and no header value, is ever in it.
+// Error says which layer ended a call, where and why. After several attempts it also
+// wraps the error of the last one; after a single one that is returned as it came. In
+// the text of an error what it quotes, which may be of a header or a query, is replaced
+// by "..."; Unwrap gives the error itself.
+//
+// An Error survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of
+// the URL but its host, and no header value, is ever in it.
 type Error struct {
 	Kind     error         // one of the sentinels; nil when Err came from the network
 	Host     string        // host:port

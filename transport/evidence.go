@@ -11,9 +11,16 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-// Evidence is what a breaker had counted when it changed its state.
+// Evidence is what a breaker had counted when it changed its state. Its Trigger is one
+// of these:
+//   - failure_rate, slow_call_rate, consecutive_failures, failures_in_window: the field
+//     of policy.Breaker whose limit was reached, SlowRate for slow_call_rate
+//   - probe_failed, probe_slow, probes_succeeded: what a half-open breaker decided by
+//   - wait_over: OpenFor, and the first call since
+//   - forced, reset: by hand, through Host
+//   - abandoned: the host's state was dropped to make room (Config.MaxHosts)
 type Evidence struct {
-	Trigger     string        // failure_rate, slow_call_rate, consecutive_failures, failures_in_window, probe_failed, probe_slow; or wait_over, probes_succeeded, forced, reset, abandoned
+	Trigger     string
 	Window      time.Duration // the span that was counted; zero for a window of calls
 	Calls       int           // ended as success or failure
 	Failures    int           // of those

@@ -197,8 +197,7 @@ func failFast(req *http.Request, err error) *http.Response {
 // dismiss closes a failed response; a short one is read to its end first, so that
 // its connection can be used again.
 func dismiss(resp *http.Response) {
-	b, ok := resp.Body.(*body)
-	if ok {
+	if b, ok := resp.Body.(*body); ok {
 		b.a.mu.Lock()
 		b.a.discarded = true
 		b.a.mu.Unlock()

@@ -35,12 +35,12 @@ func (a *attempt) atFault() bool {
 	return a.faulty
 }
 
-// refused reports whether net/http has refused the request: before it asked for a
+// unwritable reports whether net/http has refused the request: before it asked for a
 // connection, or when it was to write the header, which it checks only then. That
 // none was written is not enough, since the connection may have failed first. HTTP/1
 // says by a hook what was wrong with the request; HTTP/2 calls none, but returns it
 // wrapped, as it does with no error of a connection. mu must be held.
-func (a *attempt) refused(err error) bool {
+func (a *attempt) unwritable(err error) bool {
 	switch {
 	case !a.reached, a.headed:
 		return false

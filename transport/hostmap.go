@@ -144,14 +144,13 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 func bury(dropped []*host) {
 	for _, h := range dropped {
 		h.breaker.deliver()
-		h.closeIdle()
+		h.pools.retire(h.pools.current.Load())
 	}
 }
 
 // makeRoom drops one idle host, and returns it: the first, going round, that was
 // not used again since the hand last passed, so that many hosts used once do not
-// push out those in use. A vain search is not repeated within a
-// second. m.mu is held.
+// push out those in use. A vain search is not repeated within a second. m.mu is held.
 func (m *hostMap) makeRoom(now time.Duration) *host {
 	if now < m.retry {
 		return nil

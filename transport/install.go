@@ -48,7 +48,7 @@ type registered struct{ *Transport }
 // its fields can hold them.
 func (t *Transport) carrier() *http.Transport {
 	h := &host{t: t, policy: &t.policies.fallback}
-	c := h.newPool(false).transport
+	c := h.newTransport()
 	c.MaxIdleConns = int(t.idle.max)
 	limits := t.policies.fallback.Timeout
 	if limits.Shadow {

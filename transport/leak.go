@@ -23,8 +23,7 @@ const decade = 10 * 365 * 24 * time.Hour
 // idles reports whether the peer waits for the caller: to read the response body, or
 // to give more of the request body. mu must be held.
 func (a *attempt) idles() bool {
-	streaming := a.stream || a.call.opts.Streaming || a.call.h.policy.Streaming
-	return a.clock.phase == phaseIdle || a.clock.uploading && !streaming
+	return a.clock.phase == phaseIdle || a.clock.uploading && !a.stream && !a.call.streaming()
 }
 
 // How a body is found to be forgotten.

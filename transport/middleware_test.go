@@ -164,3 +164,66 @@ func TestErrorsOfAMiddlewareCountAsThoseOfAnyBase(t *testing.T) {
 		}
 	}
 }
+
+// One that sends twice, as for a token that has expired, must not have the stack take
+// a failure to connect the second time for a request that was never sent.
+func TestARequestThatAMiddlewareHasSentIsNotSentAgain(t *testing.T) {
+	eachKind(t, func(t *testing.T, opts []transporttest.Option) {
+		synctest.Test(t, func(t *testing.T) {
+			o := transporttest.NewNet(t, nil, opts...)
+			o.Script(transporttest.Step{Status: http.StatusUnauthorized, Unread: true})
+			base := o.Base()
+			dial := base.DialContext
+			var down atomic.Bool
+			base.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if down.Load() {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+				}
+				return dial(ctx, network, addr)
+			}
+			tr := under(t, transport.Config{Base: &middleware{base, func(next http.RoundTripper) http.RoundTripper {
+				return roundTrip(func(req *http.Request) (*http.Response, error) {
+					resp, err := next.RoundTrip(req)
+					if err != nil || resp.StatusCode != http.StatusUnauthorized {
+						return resp, err
+					}
+					_ = resp.Body.Close()
+					down.Store(true)
+					time.Sleep(time.Second) // until it is idle
+					if c, ok := next.(interface{ CloseIdleConnections() }); ok {
+						c.CloseIdleConnections()
+					}
+					time.Sleep(time.Second) // until the connection is gone
+					req.Body, err = req.GetBody()
+					if err != nil {
+						return nil, err
+					}
+					return next.RoundTrip(req)
+				})
+			}}, Default: policy.Policy{Retry: policy.Retry{MaxAttempts: 3}, Breaker: policy.Breaker{ConsecutiveFailures: 100}}})
+			req := get(t, o.URL)
+			req.Method, req.ContentLength = http.MethodPost, 1
+			req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+			req.Body, _ = req.GetBody()
+			_, err := tr.RoundTrip(req)
+			if !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Error(err)
+			}
+			if c := tr.Snapshot()[0].Counts; c.Attempts != 1 || len(o.Hits()) != 1 {
+				t.Errorf("%d attempts, %d requests arrived; want one", c.Attempts, len(o.Hits()))
+			}
+		})
+	})
+}
+
+func TestInstallMakesNoPool(t *testing.T) {
+	var pools atomic.Int64
+	tr := under(t, transport.Config{Base: &middleware{&http.Transport{}, func(next http.RoundTripper) http.RoundTripper {
+		pools.Add(1)
+		return next
+	}}})
+	transport.Install(tr)()
+	if n := pools.Load(); n != 0 {
+		t.Errorf("Around was called %d times, outside any call", n)
+	}
+}

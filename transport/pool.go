@@ -155,9 +155,21 @@ func (p *pool) took() {
 	}
 }
 
-// newPool clones the base for a host: its settings are kept, its limits on
-// connecting become the policy's.
+// newPool makes a pool, with what the base has around it.
 func (h *host) newPool(single bool) *pool {
+	tr := h.newTransport()
+	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, late: &late{transport: weak.Make(tr)}, h: h}
+	if single {
+		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
+		p.single = true
+		p.retired.Store(true)
+	}
+	return p
+}
+
+// newTransport clones the base for a host: its settings are kept, its limits on
+// connecting become the policy's.
+func (h *host) newTransport() *http.Transport {
 	from, t := h.t.pooled, h.policy.Timeout
 	if from == nil {
 		from = cleanhttp.DefaultPooledTransport()
@@ -193,13 +205,7 @@ func (h *host) newPool(single bool) *pool {
 	if tr.HTTP2.PingTimeout == 0 {
 		tr.HTTP2.PingTimeout = 5 * time.Second
 	}
-	p := &pool{transport: tr, through: h.t.through(tr), idle: &h.t.idle, late: &late{transport: weak.Make(tr)}, h: h}
-	if single {
-		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
-		p.single = true
-		p.retired.Store(true)
-	}
-	return p
+	return tr
 }
 
 // automaticHTTP2 reports whether net/http would have spoken HTTP/2 over the base

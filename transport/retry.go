@@ -197,16 +197,17 @@ func (a *attempt) leftOfTotal(now time.Duration) time.Duration {
 	return left + paused + a.call.timeout.Extension(a.clock.bytes)
 }
 
-// unsent reports whether the request surely never left.
+// unsent reports whether the request surely never left. net/http does not send it again
+// once the peer has said something, but a Middleware may.
 func (a *attempt) unsent(err error) bool {
 	if err == nil {
 		return false
 	}
 	a.mu.Lock()
-	traced, conn := a.reached || a.asked, a.conn
+	traced, sent := a.reached || a.asked, a.conn || a.heard
 	a.mu.Unlock()
 	if traced {
-		return !conn
+		return !sent
 	}
 	var op *net.OpError
 	return errors.As(err, &op) && (op.Op == "dial" || op.Op == "proxyconnect")

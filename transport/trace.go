@@ -67,8 +67,12 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	a.hooks = h
 	a.mu.Unlock()
 	both := h.after(ours, t)
-	if hook := both.Got1xxResponse; hook != nil {
+	if hook := t.Got1xxResponse; hook != nil {
 		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
+			if !h.enter(untilAnswered) {
+				return nil
+			}
+			defer h.leave(untilAnswered)
 			err := hook(code, header)
 			if err != nil { // it ends the attempt
 				a.blame(err)
@@ -79,7 +83,7 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	return both
 }
 
-// after is the hooks of ours, each with that of t after it.
+// after is the hooks of ours, each with that of t after it, but for Got1xxResponse.
 func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
 	both := *t // with what a later Go may have added
 	both.GetConn = guard1(h, untilAnswered, ours.GetConn, t.GetConn)
@@ -91,21 +95,12 @@ func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
 	both.WroteHeaderField = guard2(h, untilOver, ours.WroteHeaderField, t.WroteHeaderField)
 	both.WroteHeaders = guard0(h, untilOver, ours.WroteHeaders, t.WroteHeaders)
 	both.Wait100Continue = guard0(h, untilOver, ours.Wait100Continue, t.Wait100Continue)
-	both.WroteRequest = guard1(h, untilOver, ours.WroteRequest, h.news(t.WroteRequest))
-	if hook := t.Got1xxResponse; hook != nil {
-		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
-			if !h.enter(untilAnswered) {
-				return nil
-			}
-			defer h.leave(untilAnswered)
-			return hook(code, header)
-		}
-	}
+	both.WroteRequest = guard1(h, untilOver, ours.WroteRequest, h.telling(t.WroteRequest))
 	return &both
 }
 
-// news is a WroteRequest hook that written can wait for.
-func (h *hooks) news(hook func(httptrace.WroteRequestInfo)) func(httptrace.WroteRequestInfo) {
+// telling is a WroteRequest hook that written can wait for.
+func (h *hooks) telling(hook func(httptrace.WroteRequestInfo)) func(httptrace.WroteRequestInfo) {
 	if hook == nil {
 		return nil
 	}

@@ -258,8 +258,7 @@ func TestTraceHookThatRunsIsGivenTimeToReturn(t *testing.T) {
 				t.Error(err)
 			}
 			mustTake(t, start, want)
-			soon := want == 110*time.Millisecond
-			if returned.Load() != soon || (done == 1) != soon {
+			if returned.Load() != (want == 110*time.Millisecond) || done != 1 {
 				t.Errorf("returned: %v, then done %d times", returned.Load(), done)
 			}
 			done = 0

@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// begun is what a Start hook of the caller's was told of, and no Done hook yet. It
-// would stay open for good where the dial is let go of, as would a span of it.
+// begun is what a Start hook of the caller's is told of, and no Done hook yet. It
+// would stay open for good where the dial is let go of, as would a span of it: its end
+// is told then, even to a hook pair whose Start has not returned.
 type begun struct {
 	step          dialStep
 	network, addr string // of stepConnect, several of which may be under way
@@ -28,8 +29,9 @@ func (h *hooks) dial(both, ours, t *httptrace.ClientTrace) {
 		both.DNSStart = func(info httptrace.DNSStartInfo) {
 			if h.enter(untilAnswered) {
 				defer h.leave(untilAnswered)
-				start(info)
-				h.begin(begun{step: stepDNS})
+				if h.begin(begun{step: stepDNS}) {
+					start(info)
+				}
 			}
 		}
 	}
@@ -46,8 +48,9 @@ func (h *hooks) dial(both, ours, t *httptrace.ClientTrace) {
 		both.ConnectStart = func(network, addr string) {
 			if h.enter(untilAnswered) {
 				defer h.leave(untilAnswered)
-				start(network, addr)
-				h.begin(begun{stepConnect, network, addr})
+				if h.begin(begun{stepConnect, network, addr}) {
+					start(network, addr)
+				}
 			}
 		}
 	}
@@ -63,8 +66,9 @@ func (h *hooks) dial(both, ours, t *httptrace.ClientTrace) {
 	start, done := t.TLSHandshakeStart, t.TLSHandshakeDone
 	if start != nil && done != nil {
 		start = func() {
-			t.TLSHandshakeStart()
-			h.begin(begun{step: stepTLS})
+			if h.begin(begun{step: stepTLS}) {
+				t.TLSHandshakeStart()
+			}
 		}
 		done = func(state tls.ConnectionState, err error) {
 			h.done(begun{step: stepTLS})
@@ -75,10 +79,16 @@ func (h *hooks) dial(both, ours, t *httptrace.ClientTrace) {
 	both.TLSHandshakeDone = guard2(h, untilAnswered, ours.TLSHandshakeDone, done)
 }
 
-func (h *hooks) begin(b begun) {
+// begin notes what a Start hook is about to be told of; false if the dial was let go of
+// meanwhile, whose hook is not to run then.
+func (h *hooks) begin(b begun) bool {
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.past > untilAnswered {
+		return false
+	}
 	h.begun = append(h.begun, b)
-	h.mu.Unlock()
+	return true
 }
 
 func (h *hooks) done(b begun) {

@@ -48,9 +48,6 @@ func (a *attempt) watchUpload(req *http.Request) {
 	watched := req.Body != nil && req.Body != http.NoBody && !small
 	a.mu.Lock()
 	a.stream = exempt(req)
-	if watched {
-		a.sending = uploadOpen
-	}
 	if a.call.h.t.pooled == nil { // phases of a foreign base are not seen
 		p := phaseHeader
 		if watched {
@@ -72,7 +69,11 @@ func (a *attempt) watchUpload(req *http.Request) {
 			return src
 		}
 		u := &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
-		u.unhook = context.AfterFunc(a.standard(), u.stop)
+		std := a.standard()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.sending, a.upload = uploadOpen, u
+		u.unhook = context.AfterFunc(std, u.stop)
 		return u
 	}
 	req.Body = wrap(req.Body)
@@ -149,7 +150,7 @@ func (u *upload) got(n int, err error) {
 	}
 	a.clock.shift(a.call.h.t.now(), next, false)
 	a.clock.bytes += int64(n)
-	if err != nil && a.sending == uploadOpen {
+	if err != nil && a.upload == u && a.sending == uploadOpen {
 		a.sending = uploadRead
 	}
 	short, long := err == io.EOF && u.known && u.left > 0, u.known && u.left < 0
@@ -166,12 +167,16 @@ func (u *upload) Close() error {
 	u.unhook()
 	var err error
 	u.once.Do(func() { err = u.src.Close() })
-	u.a.mu.Lock()
-	u.a.sending = uploadOver
-	ended := u.a.ended
-	u.a.mu.Unlock()
-	if ended {
-		u.a.stop()
+	a := u.a
+	a.mu.Lock()
+	last := a.upload == u // else another one has taken its place
+	if last {
+		a.sending = uploadOver
+	}
+	stop := last && a.ended
+	a.mu.Unlock()
+	if stop {
+		a.stop()
 	}
 	return err
 }

@@ -432,3 +432,45 @@ type forgottenBody struct {
 }
 
 func (b *forgottenBody) Close() error { b.closed.Add(1); return nil }
+
+// deafBody is a request body whose Read heeds nothing until it is freed.
+type deafBody struct{ freed chan struct{} }
+
+func (b deafBody) Read([]byte) (int, error) { <-b.freed; return 0, io.EOF }
+func (b deafBody) Close() error             { return nil }
+
+// A body from GetBody is one that may be read on, as was the first.
+func TestUploadThatTookAnothersPlaceEndsWithItsContext(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		origin := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
+		origin.Script(transporttest.Step{Unread: true, Fault: transporttest.GoAway},
+			transporttest.Step{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = http.NewResponseController(w).Flush()
+				<-r.Context().Done()
+			})})
+		tr := under(t, transport.Config{Base: origin.Base()})
+		req, say := waiting(t, http.MethodPut, origin.URL)
+		defer say.Close()
+		again := deafBody{make(chan struct{})}
+		defer close(again.freed)
+		asked := false
+		req.GetBody = func() (io.ReadCloser, error) { asked = true; return again, nil }
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		resp, err := tr.RoundTrip(req.WithContext(ctx))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if !asked {
+			t.Fatal("GetBody was not asked")
+		}
+		time.AfterFunc(time.Second, cancel)
+		start := time.Now()
+		_, err = resp.Body.Read(make([]byte, 1))
+		if d := time.Since(start); !errors.Is(err, context.Canceled) || d != time.Second {
+			t.Errorf("%v after %v, want the end of the context at once", err, d)
+		}
+	})
+}

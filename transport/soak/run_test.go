@@ -176,7 +176,7 @@ func (r *run) breed(ctx context.Context) {
 				continue
 			}
 			if injections := r.plan.outage(host, k); len(injections) == 0 {
-				f.Clear(nameOf(host))
+				_ = f.Clear(nameOf(host)) // it may never have been Set
 			} else if err := f.Set(nameOf(host), injections...); err != nil {
 				r.fail("outages are valid", "%v", err)
 			}
@@ -276,7 +276,7 @@ func (r *run) whole(fill func(host int) error) {
 	var why error
 	for host := range hosts {
 		if f := r.faults[groupOf(host)]; f != nil {
-			f.Clear()
+			_ = f.Clear() // all of them
 		}
 		before := r.lag.now()
 		err := fill(host)

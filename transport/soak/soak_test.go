@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
+
+// toEnd is what the checks after a soak may take, all of which have limits of their own.
+const toEnd = 10 * time.Minute
 
 // TestEverythingHoldsWhileEverythingGoesWrong is the soak. The environment says how
 // long (SOAK, 3s) and with which decisions (SEED, 1; "random" are others every time).
@@ -26,6 +30,11 @@ func TestEverythingHoldsWhileEverythingGoesWrong(t *testing.T) {
 		}
 	}
 	transporttest.CheckLeaks(t)
+	hangs := time.AfterFunc(length+toEnd, func() {
+		debug.SetTraceback("all")
+		panic(fmt.Sprintf("the soak does not come to its end within %v of its %v", toEnd, length))
+	})
+	defer hangs.Stop()
 	fmt.Fprintf(os.Stderr, "soak: %v, SEED=%d\n", length, seed)
 	r := &run{plan: plan{seed}, length: length, stop: func() {}}
 	if err := r.build(); err != nil {

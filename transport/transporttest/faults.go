@@ -1,6 +1,8 @@
 package transporttest
 
 import (
+	"errors"
+	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
 	"net/http"
@@ -26,8 +28,9 @@ import (
 //		Share: 0.3, Step: transporttest.Step{Fault: transporttest.Hang},
 //	})
 //
-// The zero Faults is ready for use and injects nothing. It needs no test, and is
-// safe for concurrent use; its fields must not be changed once it is used.
+// The zero Faults is ready for use and injects nothing. It needs no test (that this
+// package imports testing registers no flags), and is safe for concurrent use; its
+// fields must not be changed once it is used.
 //
 // # Under the stack
 //
@@ -47,8 +50,8 @@ import (
 // is reported as Timeout.Read.
 type Faults struct {
 	// Base answers what goes on. Nil, be it a nil *http.Transport: a pool of
-	// connections of its own, as transport.Config.Base has it. It is not http.DefaultTransport, below which
-	// the stack may be installed.
+	// connections of its own, as transport.Config.Base has it. It is not
+	// http.DefaultTransport, below which the stack may be installed.
 	Base http.RoundTripper
 
 	// Seed makes a run one that can be repeated: which requests are hit, and by
@@ -131,19 +134,25 @@ func (f *Faults) Set(host string, injections ...Injection) error {
 	return nil
 }
 
-// Clear ends what was Set for these patterns, or without any for all of them.
-// Requests under way keep what has hit them, and Injected its figures.
-func (f *Faults) Clear(hosts ...string) {
+// Clear ends what was Set for these patterns, or without any for all of them; a wider
+// pattern then covers their hosts again. Requests under way keep what has hit them,
+// and Injected its figures. The error names those that were never Set; the others are
+// cleared all the same; without patterns it is nil.
+func (f *Faults) Clear(hosts ...string) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.rules {
 		r.cleared = r.cleared || len(hosts) == 0
 	}
+	var unknown []error
 	for _, host := range hosts {
 		if r := f.rule(host); r != nil {
 			r.cleared = true
+		} else {
+			unknown = append(unknown, fmt.Errorf("Faults.Clear: %q was never Set: must be a pattern that was, spelt as one", host))
 		}
 	}
+	return errors.Join(unknown...)
 }
 
 // Injected returns what was injected into the requests that a pattern covered

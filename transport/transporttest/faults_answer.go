@@ -116,8 +116,9 @@ func (b *spoilt) Close() error {
 	return b.true.Close()
 }
 
-// instead is an exchange that never reaches the Base. It calls the hooks of
-// httptrace that an exchange over a new connection would.
+// instead is an exchange that never reaches the Base. Of the hooks of httptrace it calls
+// those that tell how far an exchange has come: GetConn, GotConn, WroteRequest and
+// GotFirstResponseByte.
 func (s *Step) instead(req *http.Request) (*http.Response, error) {
 	ctx, stop := lifeOf(req)
 	answered := false

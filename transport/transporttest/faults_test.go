@@ -300,12 +300,16 @@ func TestTheMostSpecificPatternDecides(t *testing.T) {
 	} {
 		equal(t, status(url), want)
 	}
-	f.Clear("b.a.test:8080", "b.a.test", "not set", "not a pattern/")
+	err := f.Clear("b.a.test:8080", "b.a.test", "not-set.test", "not a pattern/")
+	if err == nil || strings.Contains(err.Error(), "b.a.test") || !strings.Contains(err.Error(), `"not-set.test"`) || !strings.Contains(err.Error(), `"not a pattern/"`) {
+		t.Error(err)
+	}
 	equal(t, status("http://b.a.test:8080"), 503)
 	equal(t, f.Injected("b.a.test:8080").Requests, 1)
 	set(t, f, "*.a.test", always(Step{Status: 599}))
 	equal(t, status("http://b.a.test:8080"), 599)
-	f.Clear()
+	equal(t, f.Clear(), nil)
+	equal(t, f.Clear("b.a.test"), nil) // again
 	equal(t, status("http://b.a.test:8080"), 200)
 	equal(t, status("http://elsewhere.example/"), 200)
 	equal(t, f.Injected(EveryHost).Hits[0], 3)

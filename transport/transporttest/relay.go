@@ -205,7 +205,6 @@ func (r *Relay) turn(to door) {
 	}
 	_ = setBacklog(l, backlog)
 	_ = l.SetDeadline(time.Time{})
-	r.board.update(func() {})
 }
 
 const backlog = 128

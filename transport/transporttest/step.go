@@ -8,13 +8,14 @@ import (
 )
 
 // Step is what the peer does with one request. The zero Step reads the request
-// and answers 200 without a body.
+// and answers 200 without a body. In an Injection into Faults it says what happens to
+// the true answer, unless it is one itself.
 type Step struct {
 	Unread  bool          // the request body is left alone, not read before the answer
 	Delay   time.Duration // before anything is sent
 	Interim []Step        // 1xx answers that come first; only Delay, Status and Header matter
 
-	Status int         // zero: 200
+	Status int         // zero: 200; of an Injection: the true answer goes on
 	Header http.Header // each value is a line; a nil value keeps net/http from setting that header
 
 	Body    string        // takes precedence over Size
@@ -29,7 +30,7 @@ type Step struct {
 	Fault Fault // how the answer goes wrong; zero: it does not
 	At    int   // body bytes that are sent before Fault; zero: not even headers; or HeadersOnly
 
-	// Err is what a Base returns instead of an answer. An Origin ignores it.
+	// Err is what a Base or Faults return instead of an answer. An Origin ignores it.
 	Err error
 
 	// Raw is what an Origin sends on an HTTP/1 connection instead of an answer,
