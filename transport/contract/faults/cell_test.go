@@ -112,7 +112,7 @@ const (
 	long    = 20 * limit             // a delay beyond all of them
 
 	small      = 1 << 10
-	large      = 2 << 20   // more than all buffers on the way
+	large      = 3 << 20   // more than all buffers on the way, and than twice the window of an HTTP/2 server
 	replayBody = 64 << 10  // between the two
 	arrived    = 128 << 10 // of a large one when the fault strikes, more than that
 )
