@@ -108,7 +108,7 @@ func (a *attempt) announce(req *http.Request) {
 		return
 	}
 	req.Header = req.Header.Clone()
-	a.parent = h.t.started(a.call.ctx, Start{Host: h.name, Attempt: a.number, Request: a.call.req, Header: req.Header})
+	a.parent = h.t.started(a.call.ctx, Start{Host: h.name, Attempt: a.number, Request: a.call.req, Header: req.Header}, req)
 }
 
 // attemptOf finds the attempt of a request between the layers.

@@ -116,7 +116,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	switch {
 	case upgrade:
 		a.end(endHeaders, nil)
-		if a.call.timeout.StreamIdle > 0 {
+		if a.call.timeout.StreamIdle > 0 || a.pool == nil {
 			if rw, ok := ans.Body.(io.ReadWriteCloser); ok {
 				ans.Body = newTunnel(rw, a)
 			}
@@ -198,6 +198,10 @@ func (b *body) Read(p []byte) (int, error) {
 			}
 		}
 		return 0, err
+	}
+	if e := a.expired; e != nil { // found in the pause; the base's body may not heed the context
+		a.mu.Unlock()
+		return 0, b.got(nil, e)
 	}
 	a.clock.shift(a.call.h.t.now(), phaseBody, a.clock.uploading)
 	a.mu.Unlock()

@@ -859,3 +859,36 @@ func TestBodyHeadersMayBeChangedWhileTheBodyIsRead(t *testing.T) {
 		}
 	}
 }
+
+// The timer may be late by a moment in a pause, and find the limit only once the body
+// is not being read.
+func TestBodyOfABaseThatIgnoresContextsEndsByALimitFoundInAPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const limit, pause = 100 * time.Millisecond, 10 * time.Millisecond
+		body, peer := io.Pipe()
+		tr := bulkheadNew(t, transport.Config{
+			Base:    bulkheadBase(func(r *http.Request) (*http.Response, error) { return bulkheadAnswer(r, 200, body), nil }),
+			Default: policy.Policy{Timeout: policy.Timeout{Attempt: limit}},
+		})
+		resp := bulkheadGet(t, tr, "http://x.test/")
+		go func() {
+			time.Sleep(limit - 100*time.Microsecond)
+			_, _ = peer.Write([]byte("x"))
+			time.Sleep(pause + 700*time.Microsecond)
+			_, _ = peer.Write([]byte("y"))
+		}()
+		buf := make([]byte, 1)
+		_, _ = resp.Body.Read(buf) // ends just before the limit
+		time.Sleep(pause + 300*time.Microsecond)
+		_, _ = resp.Body.Read(buf) // passes it
+		time.Sleep(pause)
+		free := time.AfterFunc(time.Hour, func() { _ = peer.Close() })
+		defer free.Stop()
+		if _, err := resp.Body.Read(buf); !errors.Is(err, transport.ErrAttemptTimeout) {
+			t.Errorf("%v, want the limit", err)
+		}
+		transporttest.CheckPermits(t, tr)
+		_ = resp.Body.Close()
+	})
+}

@@ -79,7 +79,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	}
 	h.counts.calls.Add(1)
 	if h.t.observer != nil {
-		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req})
+		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req}, req)
 	}
 	defer c.abandoned()
 	a := &c.first

@@ -295,3 +295,34 @@ func TestRetryWithAFaultyBodyReturnsTheAnswerBefore(t *testing.T) {
 		}
 	}
 }
+
+// A body that net/http asks GetBody for is watched, be the first one of those that need
+// not be.
+func TestSecondBodyThatFailsIsNeutral(t *testing.T) {
+	for name, again := range map[string]io.Reader{
+		"short":  strings.NewReader("he"),
+		"long":   strings.NewReader("hello world"),
+		"broken": io.MultiReader(strings.NewReader("he"), discreetReader{errors.New("the caller's disk")}),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := transporttest.NewOrigin(t)
+			o.Script(transporttest.Step{}, transporttest.Step{Fault: transporttest.Cut}, transporttest.Step{})
+			p := retrySocketPolicy()
+			tr := retryTransport(t, o.Base(), p, nil)
+			if _, err := fetch(tr.Client(), retryRequest(t, http.MethodGet, o.URL, nil)); err != nil {
+				t.Fatal(err)
+			}
+			req := retryRequest(t, http.MethodPut, o.URL, strings.NewReader("hello"))
+			req.Header.Set("Idempotency-Key", "k") // or net/http would not send it again
+			asked := false
+			req.GetBody = func() (io.ReadCloser, error) { asked = true; return io.NopCloser(again), nil }
+			resp, err := tr.RoundTrip(req)
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+			if c := tr.Snapshot()[0].Counts; !asked || err == nil || c.Retries != 0 || c.Failure != 0 || c.Neutral != 1 {
+				t.Errorf("%v, GetBody was asked: %v, %d retries, %d failures, %d neutral", err, asked, c.Retries, c.Failure, c.Neutral)
+			}
+		})
+	}
+}

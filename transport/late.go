@@ -3,6 +3,7 @@ package transport
 import (
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 	"weak"
 )
@@ -21,6 +22,8 @@ const moment = 50 * time.Millisecond
 type late struct {
 	transport weak.Pointer[http.Transport]
 
+	armed atomic.Bool // the timer may be running
+
 	mu    sync.Mutex // guards what follows
 	timer *time.Timer
 	wait  time.Duration // what the timer is set to
@@ -31,6 +34,7 @@ type late struct {
 func (l *late) begin(again bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.armed.Store(true)
 	l.wait, l.most = moment, moment
 	if again {
 		l.most = sweepIdle / 2
@@ -42,15 +46,28 @@ func (l *late) begin(again bool) {
 	}
 }
 
+// cancel ends it, since the pool is used again: what is idle then may be new.
+func (l *late) cancel() {
+	if !l.armed.Load() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.armed.Store(false)
+	l.timer.Stop()
+}
+
 func (l *late) tick() {
 	tr := l.transport.Value()
-	if tr == nil {
+	if tr == nil || !l.armed.Load() {
 		return
 	}
 	tr.CloseIdleConnections()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.wait *= 2; l.wait <= l.most {
+	if l.wait *= 2; l.wait <= l.most && l.armed.Load() {
 		l.timer.Reset(l.wait)
+	} else {
+		l.armed.Store(false)
 	}
 }

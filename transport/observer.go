@@ -135,12 +135,20 @@ func (t *Transport) observe(ctx context.Context, e Event) {
 	t.observer.Observe(ctx, e)
 }
 
-// started is observe for Start.
-func (t *Transport) started(ctx context.Context, s Start) (out context.Context) {
+// started is observe for Start. It closes the body of req, which nobody else gets, where
+// the observer ends its goroutine.
+func (t *Transport) started(ctx context.Context, s Start, req *http.Request) (out context.Context) {
+	returned := false
 	defer func() {
-		if t.survived("Observer.Start", recover()) || out == nil {
+		panicked := t.survived("Observer.Start", recover())
+		if panicked || out == nil {
 			out = ctx
 		}
+		if !returned && !panicked {
+			closeBody(req)
+		}
 	}()
-	return t.observer.Start(ctx, s)
+	out = t.observer.Start(ctx, s)
+	returned = true
+	return out
 }

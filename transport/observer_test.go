@@ -526,3 +526,29 @@ func TestObserverIsToldKindsThatHaveNames(t *testing.T) {
 		}
 	}
 }
+
+func TestObserverThatEndsItsGoroutineLeavesNoBodyOpen(t *testing.T) {
+	for attempt, what := range []string{"call", "attempt"} {
+		t.Run(what, func(t *testing.T) {
+			tr := bulkheadNew(t, transport.Config{Default: policy.Service(), Observer: observerFuncs{
+				start: func(ctx context.Context, s transport.Start) context.Context {
+					if s.Attempt == attempt {
+						runtime.Goexit()
+					}
+					return ctx
+				}},
+				Base: rt(func(r *http.Request) (*http.Response, error) { t.Error("it was sent"); return nil, io.EOF })})
+			body := &contractBody{Reader: strings.NewReader("x")}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				req := bulkheadRequest(t, t.Context(), http.MethodPut, "http://x.test/")
+				req.Body = body
+				_, _ = tr.RoundTrip(req)
+			}()
+			<-done
+			bodyWait(t, "the body to be closed", func() bool { return body.closed.Load() > 0 })
+			transporttest.CheckPermits(t, tr)
+		})
+	}
+}

@@ -57,6 +57,7 @@ func (ps *pools) acquire(h *host, fresh bool) *pool {
 			p.took()
 		}
 		if !p.retired.Load() {
+			p.late.cancel()
 			return p
 		}
 		p.release()

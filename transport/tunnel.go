@@ -6,22 +6,25 @@ import (
 	"time"
 )
 
-// tunnel bounds the silence of an upgraded connection.
+// tunnel bounds the silence of an upgraded connection, and ends the context of its
+// attempt with it, which a foreign base may need until then.
 type tunnel struct {
 	io.ReadWriteCloser
 	a *attempt
 
-	mu     sync.Mutex // guards what follows
-	timer  *time.Timer
-	over   bool   // closed, or in shadow mode and told of
-	silent *Error // once it was silent for too long
+	mu     sync.Mutex  // guards what follows
+	timer  *time.Timer // nil: any silence is allowed
+	over   bool        // closed, or in shadow mode and told of
+	silent *Error      // once it was silent for too long
 }
 
 func newTunnel(rw io.ReadWriteCloser, a *attempt) *tunnel {
 	t := &tunnel{ReadWriteCloser: rw, a: a}
-	t.mu.Lock()
-	t.timer = time.AfterFunc(a.call.timeout.StreamIdle, t.expire)
-	t.mu.Unlock()
+	if d := a.call.timeout.StreamIdle; d > 0 {
+		t.mu.Lock()
+		t.timer = time.AfterFunc(d, t.expire)
+		t.mu.Unlock()
+	}
 	return t
 }
 
@@ -42,7 +45,7 @@ func (t *tunnel) moved(n int, err error) error {
 	switch {
 	case err != nil && t.silent != nil:
 		return t.silent
-	case n > 0 && t.silent == nil && !t.over:
+	case n > 0 && t.timer != nil && t.silent == nil && !t.over:
 		t.timer.Reset(t.a.call.timeout.StreamIdle)
 	}
 	return err
@@ -73,7 +76,10 @@ func (t *tunnel) expire() {
 func (t *tunnel) Close() error {
 	t.mu.Lock()
 	t.over = true
-	t.timer.Stop()
+	if t.timer != nil {
+		t.timer.Stop()
+	}
 	t.mu.Unlock()
+	defer t.a.stop()
 	return t.ReadWriteCloser.Close()
 }

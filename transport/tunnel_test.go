@@ -420,3 +420,23 @@ func TestStreamOfAnUpgradePassesAReverseProxy(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+func TestStreamOfAnUpgradeOverAForeignBaseLeavesNothingWithItsContext(t *testing.T) {
+	o := transporttest.NewOrigin(t)
+	o.Script(transporttest.Step{Handler: upgrade(t)})
+	base := o.Base()
+	ended := make(chan struct{}, 20)
+	tr := bulkheadNew(t, transport.Config{Default: policy.Service(), Base: rt(func(r *http.Request) (*http.Response, error) {
+		context.AfterFunc(r.Context(), func() { ended <- struct{}{} })
+		return base.RoundTrip(r)
+	})})
+	rw := dialUpgrade(t, tr, o.URL)
+	echo(t, rw)
+	select {
+	case <-ended:
+		t.Error("the base's context has ended before its connection")
+	default:
+	}
+	_ = rw.Close()
+	<-ended
+}

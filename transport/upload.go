@@ -44,8 +44,7 @@ const smallBody = 64 << 10
 // it is said to have, and net/http sends it in one piece with the headers. A second
 // body, from GetBody, is watched as the first.
 func (a *attempt) watchUpload(req *http.Request) {
-	small := req.ContentLength > 0 && req.ContentLength <= smallBody && inMemory(req.Body) == req.ContentLength
-	watched := req.Body != nil && req.Body != http.NoBody && !small
+	watched := watchable(req.Body, req.ContentLength)
 	a.mu.Lock()
 	a.stream = exempt(req)
 	if a.call.h.t.pooled == nil { // phases of a foreign base are not seen
@@ -65,7 +64,7 @@ func (a *attempt) watchUpload(req *http.Request) {
 		return
 	}
 	wrap := func(src io.ReadCloser) io.ReadCloser {
-		if !watched {
+		if !watchable(src, req.ContentLength) {
 			return src
 		}
 		u := &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
@@ -86,6 +85,12 @@ func (a *attempt) watchUpload(req *http.Request) {
 			return wrap(src), nil
 		}
 	}
+}
+
+// watchable reports whether a body of a request of that length is to be watched.
+func watchable(body io.Reader, length int64) bool {
+	small := length > 0 && length <= smallBody && inMemory(body) == length
+	return body != nil && body != http.NoBody && !small
 }
 
 var nopCloserTypes = [...]reflect.Type{

@@ -785,10 +785,15 @@ func TestContractFullDuplexIsHealthy(t *testing.T) {
 // An upload goes on after its answer has ended, as over net/http, and holds
 // nothing meanwhile.
 func TestContractUploadOutlivesItsAnswer(t *testing.T) {
+	t.Run("", func(t *testing.T) { contractUploadOutlivesItsAnswer(t, false) })
+	t.Run("from GetBody", func(t *testing.T) { contractUploadOutlivesItsAnswer(t, true) })
+}
+
+func contractUploadOutlivesItsAnswer(t *testing.T, refused bool) {
 	transporttest.CheckLeaks(t)
 	got := make(chan int64, 1)
 	o := transporttest.NewOrigin(t, transporttest.H2C(), transporttest.ServeConn(func(c net.Conn) {
-		n, err := contractAnswerFirst(c)
+		n, err := contractAnswerFirst(c, refused)
 		if err != nil {
 			t.Error(err)
 		}
@@ -799,6 +804,11 @@ func TestContractUploadOutlivesItsAnswer(t *testing.T) {
 	pr, pw := io.Pipe()
 	req := stackRequest(t, t.Context(), http.MethodPost, o.URL)
 	req.Body = pr
+	if refused {
+		first, hold := io.Pipe()
+		defer hold.Close()
+		req.Body, req.GetBody = first, func() (io.ReadCloser, error) { return pr, nil }
+	}
 	resp, err := tr.RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)
@@ -824,8 +834,8 @@ func TestContractUploadOutlivesItsAnswer(t *testing.T) {
 }
 
 // contractAnswerFirst speaks HTTP/2: it answers one request in full, and then
-// reads its body, whose length it returns.
-func contractAnswerFirst(c net.Conn) (n int64, err error) {
+// reads its body, whose length it returns. It may refuse one before.
+func contractAnswerFirst(c net.Conn, refuse bool) (n int64, err error) {
 	if _, err := io.ReadFull(c, make([]byte, len(http2.ClientPreface))); err != nil {
 		return 0, err
 	}
@@ -844,6 +854,11 @@ func contractAnswerFirst(c net.Conn) (n int64, err error) {
 				err = f.WriteSettingsAck()
 			}
 		case *http2.HeadersFrame:
+			if refuse {
+				refuse = false
+				err = f.WriteRSTStream(frame.StreamID, http2.ErrCodeRefusedStream)
+				break
+			}
 			err = errors.Join(
 				f.WriteHeaders(http2.HeadersFrameParam{StreamID: frame.StreamID, EndHeaders: true, BlockFragment: []byte{0x88}}), // :status 200
 				f.WriteData(frame.StreamID, true, []byte("ok")))

@@ -111,3 +111,21 @@ func TestIdleConnectionsOfOneHostKeepTheBoundOfAll(t *testing.T) {
 		})
 	}
 }
+
+// What CloseIdleConnections looks for a moment later is what was idle then, and none
+// that was made since.
+func TestIdleConnectionsThatAreNewAreNotClosed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		origin := transporttest.NewNet(t, nil, transporttest.TLS("h2"))
+		tr := under(t, transport.Config{Base: origin.Base()})
+		ask(t, origin, tr)
+		time.Sleep(time.Second)
+		tr.CloseIdleConnections()
+		second := ask(t, origin, tr)
+		time.Sleep(time.Second)
+		if third := ask(t, origin, tr); second == 1 || third != second {
+			t.Errorf("the second call is on connection %d, the third on %d", second, third)
+		}
+	})
+}
