@@ -320,7 +320,8 @@ func TestSecondBodyThatFailsIsNeutral(t *testing.T) {
 			if err == nil {
 				_ = resp.Body.Close()
 			}
-			if c := tr.Snapshot()[0].Counts; !asked || err == nil || c.Retries != 0 || c.Failure != 0 || c.Neutral != 1 {
+			answered := err == nil && name == "long" // before net/http has found that there is more
+			if c := tr.Snapshot()[0].Counts; !asked || err == nil && !answered || c.Retries != 0 || c.Failure != 0 || c.Neutral != 1 {
 				t.Errorf("%v, GetBody was asked: %v, %d retries, %d failures, %d neutral", err, asked, c.Retries, c.Failure, c.Neutral)
 			}
 		})

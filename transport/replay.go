@@ -35,14 +35,14 @@ var errReplayGone = errors.New("request body of an attempt that was given up")
 // attempt is over: of its request's body, and of the caller's httptrace hooks.
 const letGoTime = 50 * time.Millisecond
 
-// await gives what ends soon letGoTime, and reports whether it has ended.
-func await(done <-chan struct{}) bool {
+// await gives what ends soon some time, and reports whether it has ended.
+func await(done <-chan struct{}, most time.Duration) bool {
 	select {
 	case <-done:
 		return true
 	default:
 	}
-	timer := time.NewTimer(letGoTime)
+	timer := time.NewTimer(most)
 	defer timer.Stop()
 	select {
 	case <-done:
@@ -127,7 +127,7 @@ func (r *replay) ready() bool {
 	letGo := make(chan struct{})
 	r.letGo = letGo
 	r.mu.Unlock()
-	return await(letGo) && !r.lost()
+	return await(letGo, letGoTime-time.Millisecond) && !r.lost() // before it is taken away
 }
 
 // seal says that there will be no further attempt.

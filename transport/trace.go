@@ -198,7 +198,7 @@ func (a *attempt) written() {
 	h, sent := a.hooks, a.conn && a.sending == uploadOver
 	a.mu.Unlock()
 	if h != nil && h.wrote != nil && sent {
-		await(h.wrote)
+		await(h.wrote, letGoTime)
 	}
 }
 
@@ -225,7 +225,7 @@ func (a *attempt) untrace(over bool) {
 	}
 	h.mu.Unlock()
 	if waits != nil {
-		await(waits)
+		await(waits, letGoTime)
 	}
 	h.abandon()
 }

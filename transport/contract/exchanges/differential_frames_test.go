@@ -26,6 +26,8 @@ type stream struct {
 	id     uint32
 	fields []string
 	body   []byte
+	whole  bool // it has come to its end
+	over   bool // so has the answer
 }
 
 // header sends a header, or trailers; fields are names and values.
@@ -35,6 +37,7 @@ func (s *stream) header(end bool, fields ...string) {
 	for i := 0; i < len(fields); i += 2 {
 		_ = e.WriteField(hpack.HeaderField{Name: fields[i], Value: fields[i+1]})
 	}
+	s.over = s.over || end
 	b, first := block.Bytes(), true
 	for first || len(b) > 0 {
 		n := min(len(b), 16<<10)
@@ -47,7 +50,10 @@ func (s *stream) header(end bool, fields ...string) {
 	}
 }
 
-func (s *stream) data(end bool, data string) { _ = s.WriteData(s.id, end, []byte(data)) }
+func (s *stream) data(end bool, data string) {
+	s.over = s.over || end
+	_ = s.WriteData(s.id, end, []byte(data))
+}
 
 func (s *stream) rst(code http2.ErrCode) { _ = s.WriteRSTStream(s.id, code) }
 
@@ -103,12 +109,16 @@ func (s *server) frames(c net.Conn) {
 			}
 			end = frame.StreamEnded()
 		case *http2.RSTStreamFrame:
+			if r.whole && r.over && frame.ErrCode == http2.ErrCodeCancel {
+				continue // net/http has noticed the end of the answer before its own, with or without the stack
+			}
 			s.note(notes, "stream %d: RST_STREAM %v\n", frame.StreamID, frame.ErrCode)
 			continue
 		case *http2.GoAwayFrame:
 			s.note(notes, "GOAWAY %v\n", frame.ErrCode)
 			continue
 		}
+		r.whole = r.whole || end
 		s.framesOf(frame, r, end, notes)
 	}
 }
