@@ -20,6 +20,11 @@ func (b *board) update(change func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	change()
+	b.wake()
+}
+
+// wake tells of a change. It is called under the lock.
+func (b *board) wake() {
 	if b.changed != nil {
 		close(b.changed)
 		b.changed = nil

@@ -44,6 +44,7 @@ type Relay struct {
 	listener *net.TCPListener // nil while it refuses
 	door     door
 	fillers  []net.Conn // of the queue of a listener that ignores
+	resting  bool       // nothing is accepted until the door turns
 	links    map[*link]struct{}
 	opened   int
 	running  int
@@ -228,6 +229,7 @@ func (r *Relay) reopen() *net.TCPListener {
 func (r *Relay) fill(l *net.TCPListener) {
 	r.t.Helper()
 	_ = l.SetDeadline(time.Unix(1, 0))
+	r.board.await(r.t, func() bool { return r.resting }, func() string { return "a Relay to accept nothing" }) // or it takes one that fills
 	if err := setBacklog(l, 0); err != nil {
 		r.t.Skipf("transporttest: Relay.Ignore: %v", err)
 	}
@@ -279,6 +281,10 @@ func (r *Relay) doorTurned(l *net.TCPListener) bool {
 	for {
 		r.board.mu.Lock()
 		here, ignores := r.listener == l, r.door == doorIgnores
+		if rests := here && ignores; rests != r.resting {
+			r.resting = rests
+			r.board.wake()
+		}
 		changed := r.board.next()
 		r.board.mu.Unlock()
 		if !here || !ignores {
