@@ -365,7 +365,7 @@ func (a *attempt) closeBase() {
 	resp := a.resp
 	a.mu.Unlock()
 	if resp != nil && resp.Body != nil {
-		_ = resp.Body.Close()
+		a.call.h.t.survive("Response.Body.Close", func() { _ = resp.Body.Close() })
 	}
 }
 

@@ -71,7 +71,7 @@ func (h *host) bound(dial dialFunc) dialFunc {
 		if !direct || h.key.scheme != "http" {
 			context.AfterFunc(a, func() {
 				if abandoned() {
-					_ = conn.Close()
+					h.t.survive("net.Conn.Close", func() { _ = conn.Close() })
 				}
 			})
 		}

@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -220,5 +221,74 @@ func TestErrorsHoldNothingOfAMalformedHeader(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		_ = tr.Close()
+	}
+}
+
+// closer is a body whose Close does something of its own, once: net/http's Close would
+// be the caller's to survive, but these are called by timers of the stack.
+type closer struct {
+	io.Reader
+	close func()
+	once  sync.Once
+}
+
+func (c *closer) Close() error { c.once.Do(c.close); return nil }
+
+// tunnelCloser is one of an upgraded connection.
+type tunnelCloser struct {
+	*closer
+	io.Writer
+}
+
+func TestCloseThatATimerCallsMayPanic(t *testing.T) {
+	for how, end := range map[string]func(){"panics": func() { panic("planned") }, "ends its goroutine": runtime.Goexit} {
+		broken := rt(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF })
+		hangs := func(status int) rt {
+			return func(r *http.Request) (*http.Response, error) {
+				pr, _ := io.Pipe()
+				body := &closer{Reader: pr, close: func() { _ = pr.Close(); end() }}
+				resp := bulkheadAnswer(r, status, body)
+				if status == http.StatusSwitchingProtocols {
+					resp.Body = tunnelCloser{body, io.Discard}
+				}
+				return resp, nil
+			}
+		}
+		for name, test := range map[string]struct {
+			base    rt
+			change  func(*http.Request)
+			timeout policy.Timeout
+		}{
+			"a request body that its base forgets": {base: broken, change: func(r *http.Request) {
+				r.Method, r.Body = http.MethodPut, &closer{Reader: strings.NewReader("x"), close: end}
+			}},
+			"one with a GetBody": {base: broken, change: func(r *http.Request) {
+				r.GetBody = func() (io.ReadCloser, error) { return &closer{Reader: strings.NewReader("x"), close: end}, nil }
+				r.Method, r.Body = http.MethodPut, &closer{Reader: strings.NewReader("x"), close: end}
+			}},
+			"a response body at a limit":    {base: hangs(200), timeout: policy.Timeout{Read: time.Second}},
+			"a response body that is idle":  {base: hangs(200)},
+			"a connection that is upgraded": {base: hangs(101), timeout: policy.Timeout{StreamIdle: time.Second}},
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					p := policy.Policy{Timeout: test.timeout, Bulkhead: policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute},
+						Retry: policy.Retry{MaxAttempts: 2, Base: time.Second, Max: time.Second, ReplayBody: 10}}
+					tr := transport.Must(transport.New(transport.Config{Base: test.base, Default: p, Logger: quiet()}))
+					req := get(t, "http://x.test/")
+					if test.change != nil {
+						test.change(req)
+					}
+					resp, err := tr.RoundTrip(req)
+					if err == nil && test.timeout.Read > 0 {
+						go func() { _, _ = resp.Body.Read(make([]byte, 1)) }()
+					}
+					time.Sleep(time.Hour)
+					if s := tr.Snapshot()[0]; s.InFlight != 0 {
+						t.Errorf("%d permits are held", s.InFlight)
+					}
+				})
+			})
+		}
 	}
 }

@@ -66,8 +66,8 @@ func (a *attempt) leak(why string) {
 	a.mu.Unlock()
 	h.counts.leaked.Add(1)
 	a.stop()
+	defer a.end(endLeaked, err) // also when the base's Close ends the goroutine
 	a.closeBase()
-	a.end(endLeaked, err)
 }
 
 // back says that the base has returned, after which the caller's time begins anew; or

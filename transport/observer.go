@@ -126,6 +126,13 @@ func (t *Transport) survived(what string, panicked any) bool {
 	return true
 }
 
+// survive calls a function of the caller's on a goroutine of ours, where its panic would
+// end the program.
+func (t *Transport) survive(what string, call func()) {
+	defer func() { t.survived(what, recover()) }()
+	call()
+}
+
 // observe tells the observer, if there is one, and survives it.
 func (t *Transport) observe(ctx context.Context, e Event) {
 	if t.observer == nil {

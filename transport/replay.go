@@ -13,6 +13,7 @@ import (
 // attempt has let go of the body. Nothing is read ahead. Nil stands for a request
 // that needs none of this.
 type replay struct {
+	t     *Transport
 	src   io.ReadCloser // the caller's body
 	limit int64
 
@@ -53,11 +54,11 @@ func await(done <-chan struct{}, most time.Duration) bool {
 }
 
 // newReplay takes charge of the body of req, which is our own copy.
-func newReplay(req *http.Request, limit int64) *replay {
+func newReplay(t *Transport, req *http.Request, limit int64) *replay {
 	if req.Body == nil || req.Body == http.NoBody || req.GetBody != nil {
 		return nil
 	}
-	r := &replay{src: req.Body, limit: limit}
+	r := &replay{t: t, src: req.Body, limit: limit}
 	req.Body = &replayReader{r: r}
 	return r
 }
@@ -236,7 +237,7 @@ func (b *replayReader) interrupt() {
 	last := b.turn == r.turn && r.reading && r.spoil()
 	r.mu.Unlock()
 	if last {
-		_ = r.src.Close()
+		r.t.survive("Request.Body.Close", func() { _ = r.src.Close() })
 	}
 }
 

@@ -37,7 +37,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	if idempotent {
 		keep = r.policy.ReplayBody
 	}
-	again := newReplay(req, keep)
+	again := newReplay(r.h.t, req, keep)
 	defer again.seal()
 
 	resp, err := r.next.RoundTrip(req)

@@ -69,7 +69,7 @@ func (t *tunnel) expire() {
 	t.mu.Unlock()
 	c.timedOut(&Error{Kind: ErrStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, t.a.number, shadow)
 	if !shadow {
-		_ = t.ReadWriteCloser.Close()
+		c.h.t.survive("Response.Body.Close", func() { _ = t.ReadWriteCloser.Close() })
 	}
 }
 

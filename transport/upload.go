@@ -170,8 +170,14 @@ func (u *upload) got(n int, err error) {
 func (u *upload) Close() error {
 	u.done.Store(true)
 	u.unhook()
+	defer u.over() // also when the caller's Close panics
 	var err error
 	u.once.Do(func() { err = u.src.Close() })
+	return err
+}
+
+// over says that the request body is closed.
+func (u *upload) over() {
 	a := u.a
 	a.mu.Lock()
 	last := a.upload == u // else another one has taken its place
@@ -183,7 +189,6 @@ func (u *upload) Close() error {
 	if stop {
 		a.stop()
 	}
-	return err
 }
 
 // stop runs when the attempt's context has ended, and has the body closed if the base
@@ -200,6 +205,6 @@ func (u *upload) stop() {
 
 func (u *upload) interrupt() {
 	if !u.done.Load() {
-		_ = u.Close()
+		u.a.call.h.t.survive("Request.Body.Close", func() { _ = u.Close() })
 	}
 }
