@@ -104,7 +104,9 @@ func TestConnectionsOfARetiredPoolAreClosedSoonAfterItsLastStream(t *testing.T) 
 func TestNothingKeepsATransportThatIsClosed(t *testing.T) {
 	o := transporttest.NewOrigin(t) // over HTTP/2, net/http's own timer of pings is left
 	made := func() weak.Pointer[transport.Transport] {
-		tr := transport.Must(transport.New(transport.Config{Base: o.Base(), Logger: quiet()}))
+		base := o.Base()
+		base.IdleConnTimeout = time.Second
+		tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet()}))
 		if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
 			t.Fatal(err)
 		}
@@ -112,7 +114,8 @@ func TestNothingKeepsATransportThatIsClosed(t *testing.T) {
 		return weak.Make(tr)
 	}()
 	o.WaitOpen(0)
-	// The runtime may keep a timer that was stopped until it would have fired: 10 s here.
+	// The runtime may keep a timer that was stopped until it would have fired: 10 s here,
+	// or IdleConnTimeout.
 	for end := time.Now().Add(20 * time.Second); made.Value() != nil; runtime.GC() {
 		if time.Now().After(end) {
 			t.Fatal("it is still there")
