@@ -39,6 +39,7 @@ func (a around) RoundTrip(req *http.Request) (*http.Response, error) {
 // A middleware below the stack used to cost it the pools, the limits on
 // connecting, and the knowledge that a POST never left.
 func TestABaseAroundATransportLosesNoLimit(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name  string
 		hook  transporttest.DialHook
@@ -78,6 +79,7 @@ func TestABaseAroundATransportLosesNoLimit(t *testing.T) {
 }
 
 func TestAPoolOfABaseAroundATransportIsRetiredAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := transporttest.NewNet(t, nil)
 		var n, ended int
@@ -103,6 +105,7 @@ func TestAPoolOfABaseAroundATransportIsRetiredAlone(t *testing.T) {
 }
 
 func TestInjectedFaultsAreWhatAPeerWouldDo(t *testing.T) {
+	t.Parallel()
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	for _, test := range []struct {
 		name     string
@@ -159,6 +162,7 @@ func TestInjectedFaultsAreWhatAPeerWouldDo(t *testing.T) {
 }
 
 func TestABaseAroundAForeignOneIsForeign(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		faults := &transporttest.Faults{Base: transporttest.NewBase()}
 		if err := faults.Set("a.test", transporttest.Injection{Share: 1, Step: transporttest.Step{Fault: transporttest.Hang}}); err != nil {
@@ -199,6 +203,7 @@ func TestANilTransportInFaultsIsOneOfTheirOwn(t *testing.T) {
 
 // Of what it is around: nothing, of what it puts around a pool: nothing more.
 func TestNilFromAMiddlewareMeansNothingAround(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := transporttest.NewNet(t, nil)
 		for name, base := range map[string]http.RoundTripper{

@@ -99,6 +99,7 @@ func TestBodilessAnswerThatDoesNotEndKeepsItsPermit(t *testing.T) {
 // An answer that ends with its headers is over at once over HTTP/2 too, where it does
 // not have http.NoBody.
 func TestBodilessAnswerGivesItsPermitBackAtReturn(t *testing.T) {
+	t.Parallel()
 	for name, opts := range map[string][]transporttest.Option{"HTTP/1.1": nil, "HTTP/2": {transporttest.H2C()}} {
 		for call, row := range map[string]struct {
 			method string
@@ -132,6 +133,7 @@ func TestBodilessAnswerGivesItsPermitBackAtReturn(t *testing.T) {
 
 // HEAD is answered without a body, whatever a base makes of it.
 func TestBodilessAnswerToHEADHasNothingToWaitFor(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		pr, pw := io.Pipe()
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 0), Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
@@ -153,6 +155,7 @@ func TestBodilessAnswerToHEADHasNothingToWaitFor(t *testing.T) {
 
 // A base's Close may wait for its peer until the context ends.
 func TestBodyClosesTheBasesAfterItsContextHasEnded(t *testing.T) {
+	t.Parallel()
 	for name, status := range map[string]int{"a body": 200, "no body": 204} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

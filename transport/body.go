@@ -304,7 +304,13 @@ func (b *body) Close() error {
 	if open && !eof {
 		a.stop() // or, over HTTP/2, Close waits for a peer that may not read
 	}
-	err := a.resp.Body.Close()
+	defer b.closed(open, eof) // also when the base's Close panics
+	return a.resp.Body.Close()
+}
+
+// closed ends the attempt once the base's body is closed.
+func (b *body) closed(open, eof bool) {
+	a := b.a
 	a.mu.Lock()
 	a.closing = closedWithin
 	a.mu.Unlock()
@@ -313,7 +319,6 @@ func (b *body) Close() error {
 		b.store(eof)
 	}
 	b.cleanup.Stop()
-	return err
 }
 
 // What Close reads at most of a body that is to be stored.

@@ -324,6 +324,7 @@ func (b *contractBody) Read(p []byte) (int, error) {
 func (b *contractBody) Close() error { b.closed.Add(1); return nil }
 
 func TestBodyForgottenIsFoundByBodyIdle(t *testing.T) {
+	t.Parallel()
 	for name, p := range map[string]policy.Policy{
 		"Service":      policy.Service(),
 		"nothing else": {Bulkhead: policy.Bulkhead{MaxConcurrent: 20}},
@@ -685,6 +686,7 @@ func TestBodyEndedIsOutOfReachOfItsContext(t *testing.T) {
 
 // A base that does not know of contexts is bounded all the same.
 func TestBodyOfABaseThatIgnoresContextsIsClosed(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		policy policy.Policy
 		want   error
@@ -740,6 +742,7 @@ func TestBodyClosedAfterALimitIsAFailure(t *testing.T) {
 // A body that was read to its end in one Read with its EOF, and one whose EOF
 // comes alone, end alike.
 func TestBodyEndsWithItsEOF(t *testing.T) {
+	t.Parallel()
 	for name, r := range map[string]func() io.Reader{
 		"with the last byte": func() io.Reader { return bodyDataEOF{bytes.NewReader([]byte("hello"))} },
 		"alone":              func() io.Reader { return strings.NewReader("hello") },
@@ -816,6 +819,7 @@ func benchmarkBody(b *testing.B, over func(*http.Transport) http.RoundTripper) {
 
 // The race detector sees whoever reads a header that is its caller's.
 func TestBodyHeadersMayBeChangedWhileTheBodyIsRead(t *testing.T) {
+	t.Parallel()
 	for name, classify := range map[string]func(*http.Response, error) policy.Verdict{
 		"Retry-After": nil,
 		"Classify": func(resp *http.Response, _ error) policy.Verdict {

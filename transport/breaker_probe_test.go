@@ -18,6 +18,7 @@ import (
 func breakerGoexit() { runtime.Goexit() }
 
 func TestProbesAreAdmittedExactlyUpToTheirQuota(t *testing.T) {
+	t.Parallel()
 	for _, quota := range []int{1, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: quota})
@@ -55,6 +56,7 @@ func TestProbesAreAdmittedExactlyUpToTheirQuota(t *testing.T) {
 }
 
 func TestProbesDecideTogether(t *testing.T) {
+	t.Parallel()
 	const slow = 2 * time.Second
 	for _, test := range []struct {
 		name   string
@@ -85,6 +87,7 @@ func TestProbesDecideTogether(t *testing.T) {
 }
 
 func TestProbeThatIsSlowReopensWhileItHangs(t *testing.T) {
+	t.Parallel()
 	for _, answer := range []breakerAnswer{breakerHang, breakerBody(200, time.Hour, io.EOF)} {
 		synctest.Test(t, func(t *testing.T) {
 			p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, SlowCall: 2 * time.Second, SlowRate: 0.5})
@@ -115,6 +118,7 @@ func TestProbeThatIsSlowReopensWhileItHangs(t *testing.T) {
 
 // Each way in which a probe may come to nothing must leave its slot free.
 func TestProbeWithoutAVerdictGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
 	later := func(f func()) { time.AfterFunc(time.Millisecond, f) }
 	withContext := func(d *breakerDep, use func(context.Context, context.CancelFunc)) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -223,6 +227,7 @@ func TestProbeWithoutAVerdictGivesItsSlotBack(t *testing.T) {
 
 // A probe that is admitted and then finds no permit was never sent.
 func TestProbeRefusedByTheBulkheadGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
 	for _, maxWait := range []time.Duration{0, time.Second, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1, OpenFor: 10 * time.Second})
@@ -257,6 +262,7 @@ func TestProbeRefusedByTheBulkheadGivesItsSlotBack(t *testing.T) {
 
 // No caller's behaviour may keep a breaker half-open.
 func TestProbeIsJudgedAtTheEndOfItsLease(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name    string
 		attempt time.Duration
@@ -345,6 +351,7 @@ func TestProbeOnADeafBaseFailsAtItsLimit(t *testing.T) {
 
 // An upload whose caller never ends it holds the slot no longer than the lease.
 func TestProbeWhoseCallerStallsItsUploadGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
 	for _, attempt := range []time.Duration{0, 3 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			p := breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1, SlowCall: 2 * time.Second, SlowRate: 1, MinCalls: 1})
@@ -373,6 +380,7 @@ func TestProbeWhoseCallerStallsItsUploadGivesItsSlotBack(t *testing.T) {
 
 // Where nothing bounds the wait for headers, the lease does.
 func TestProbeWithoutAnyLimitGivesItsSlotBack(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*policy.Policy, *http.Request){
 		"no limits":        func(*policy.Policy, *http.Request) {},
 		"limits in shadow": func(p *policy.Policy, _ *http.Request) { p.Timeout = policy.Timeout{Read: time.Second, Shadow: true} },
@@ -488,6 +496,7 @@ func TestProbeThatFailsIsNotRetried(t *testing.T) {
 // When the caller's deadline is SlowCall to the nanosecond, whichever is noticed
 // first, the probe was slow.
 func TestProbeThatItsCallerLeavesAtSlowCallWasSlow(t *testing.T) {
+	t.Parallel()
 	for range 50 {
 		synctest.Test(t, func(t *testing.T) {
 			d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, HalfOpenProbes: 1, SlowCall: time.Second, SlowRate: 1}))

@@ -78,6 +78,7 @@ func TestBreakerWaitDoesNotDoubleWithoutACap(t *testing.T) {
 }
 
 func TestBreakerRespectsRetryAfterUpToItsCap(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		value       string
 		least, most time.Duration
@@ -301,6 +302,7 @@ func (d *breakerDep) wantStateIfAny(want transport.State) {
 }
 
 func TestBreakerIsControlledByHand(t *testing.T) {
+	t.Parallel()
 	for name, b := range map[string]policy.Breaker{
 		"with triggers":    {ConsecutiveFailures: 2},
 		"without triggers": {},

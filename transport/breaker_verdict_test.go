@@ -20,6 +20,7 @@ import (
 )
 
 func TestBreakerJudgesEachOutcome(t *testing.T) {
+	t.Parallel()
 	p := breakerPolicy(policy.Breaker{FailuresInWindow: 1000})
 	p.Timeout.Read = time.Second
 	for _, test := range []struct {
@@ -198,6 +199,7 @@ func TestBreakerCountsA5xxAtItsHeaders(t *testing.T) {
 }
 
 func TestBreakerClassifyOverrulesAndIsAskedOnceItHasSaidFailure(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name             string
 		answer           breakerAnswer

@@ -89,6 +89,7 @@ func TestBudgetIsRefilledBySuccesses(t *testing.T) {
 
 // A host that fails in a way that is not retried must not earn retries by it.
 func TestBudgetIsNotRefilledByFailures(t *testing.T) {
+	t.Parallel()
 	for name, step := range map[string]transporttest.Step{
 		"status that is retried":     {Status: 503},
 		"status that is not retried": {Status: 501},
@@ -153,6 +154,7 @@ func TestBudgetIsPerHost(t *testing.T) {
 
 // Whatever keeps a retry from being sent, its token comes back.
 func TestBudgetGivesBackTheTokenOfARetryThatWasNotSent(t *testing.T) {
+	t.Parallel()
 	fails := transporttest.Step{Status: 503}
 	// The retry finds the bulkhead full: another call has taken the permit in the
 	// wait, and keeps it until the end of the test.
@@ -273,6 +275,7 @@ func TestBudgetCountsRetriesThatWait(t *testing.T) {
 }
 
 func TestBudgetNeverAddsMoreThanAFifth(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		pick func(n int) transporttest.Step
 		most int // retries, of 2,000 calls

@@ -175,6 +175,7 @@ func TestBulkheadWaitEndsAtMaxWait(t *testing.T) {
 }
 
 func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("the user went home")
 	closedAfter := func(d time.Duration) <-chan struct{} {
 		c := make(chan struct{})
@@ -363,6 +364,7 @@ var bulkheadEndings = map[string]func(io.ReadCloser){
 }
 
 func TestBulkheadPermitIsHeldUntilTheBodyEnds(t *testing.T) {
+	t.Parallel()
 	for name, end := range bulkheadEndings {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -382,6 +384,7 @@ func TestBulkheadPermitIsHeldUntilTheBodyEnds(t *testing.T) {
 }
 
 func TestBulkheadPermitComesBackOnceFromABrokenBody(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 0), Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
@@ -496,6 +499,7 @@ func TestBulkheadPermitComesBackFromAnyClassify(t *testing.T) {
 }
 
 func TestBulkheadPermitComesBackAtReturnWithoutABody(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct {
 		method string
 		status int
@@ -525,6 +529,7 @@ func TestBulkheadPermitComesBackAtReturnWithoutABody(t *testing.T) {
 }
 
 func TestBulkheadStreamsKeepTheirPermit(t *testing.T) {
+	t.Parallel()
 	for name, row := range map[string]struct{ request, response string }{
 		"server-sent events": {response: "text/event-stream"},
 		"gRPC":               {request: "application/grpc+proto", response: "application/grpc+proto"},
@@ -624,6 +629,7 @@ func TestBulkheadMaxWaitBoundsBothWaitsTogether(t *testing.T) {
 }
 
 func TestBulkheadShadowReportsAndLetsThrough(t *testing.T) {
+	t.Parallel()
 	for name, wait := range map[string]time.Duration{"without a wait": 0, "with a wait": time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

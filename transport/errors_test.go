@@ -41,6 +41,7 @@ func errorSilent() net.Conn {
 }
 
 func TestErrorsOfEveryLayerAreFoundThroughAClient(t *testing.T) {
+	t.Parallel()
 	hang := transporttest.Step{Fault: transporttest.Hang}
 	for _, test := range []struct {
 		name    string

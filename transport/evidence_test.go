@@ -17,6 +17,7 @@ import (
 )
 
 func TestBreakerTripsAtEachThresholdAndNotBelowIt(t *testing.T) {
+	t.Parallel()
 	const slow = time.Second
 	for _, test := range []struct {
 		name    string
@@ -67,6 +68,7 @@ func TestBreakerTripsAtEachThresholdAndNotBelowIt(t *testing.T) {
 }
 
 func TestBreakerStaysClosedBelowEachThreshold(t *testing.T) {
+	t.Parallel()
 	const slow = time.Second
 	for _, test := range []struct {
 		name  string
@@ -282,6 +284,7 @@ func TestBreakerAndBulkheadHoldAHangToItsPermits(t *testing.T) {
 // A caller's own deadline says nothing about the host, unless the host had taken
 // longer than SlowCall by then.
 func TestBreakerTakesACallersDeadlineForSlowFromSlowCallOn(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		deadline time.Duration
@@ -394,6 +397,7 @@ func TestBreakerCountsALateSlowCallInItsDenominatorToo(t *testing.T) {
 }
 
 func TestBreakerSaysOnceThatItIsBlind(t *testing.T) {
+	t.Parallel()
 	for _, windowCalls := range []int{0, 50} {
 		synctest.Test(t, func(t *testing.T) { breakerGoesBlind(t, windowCalls) })
 	}

@@ -111,6 +111,7 @@ func good(text string, fields ...string) transporttest.Step {
 }
 
 func TestFallbackServesTheStoredAnswerInPlaceOfEveryFailure(t *testing.T) {
+	t.Parallel()
 	custom := errors.New("the base's own error")
 	p := tenMinutes()
 	p.Timeout = policy.Timeout{Read: time.Second}
@@ -236,6 +237,7 @@ func TestFallbackIsNotAskedForOtherStatuses(t *testing.T) {
 }
 
 func TestFallbackIsNotAskedForACallerWhoHasGone(t *testing.T) {
+	t.Parallel()
 	hang := transporttest.Step{Fault: transporttest.Hang}
 	for _, test := range []struct {
 		name string
@@ -428,6 +430,7 @@ func TestFallbackLeavesAFailedStatusAsItIsWhenThereIsNothingBetter(t *testing.T)
 }
 
 func TestFallbackServesStaleOnlyWithinItsWindow(t *testing.T) {
+	t.Parallel()
 	type fields []string
 	for _, test := range []struct {
 		name       string
@@ -1274,6 +1277,7 @@ func TestFallbackCallersMayChangeTheHeaderOfASharedDegradedAnswer(t *testing.T) 
 }
 
 func TestFallbackKeepsNoStreamAndForgetsWhatOneSupersedes(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		contentType string
 		call        bool

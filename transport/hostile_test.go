@@ -71,6 +71,7 @@ func TestPoolOfABaseWithConfiguredHTTP2LeavesADeadConnection(t *testing.T) {
 
 // Limits of any size are limits: sums with them do not overflow.
 func TestTimeoutsOfAnySizeHold(t *testing.T) {
+	t.Parallel()
 	const huge = time.Duration(math.MaxInt64)
 	for name, p := range map[string]policy.Policy{
 		"Attempt":  {Timeout: policy.Timeout{Attempt: huge, Read: time.Minute, MinThroughput: 1}},
@@ -102,6 +103,7 @@ func TestTimeoutsOfAnySizeHold(t *testing.T) {
 
 // A pause that begins just below a limit does not make the timer spin.
 func TestClockCostsNothingInAPause(t *testing.T) {
+	t.Parallel()
 	used := func() time.Duration {
 		var r syscall.Rusage
 		_ = syscall.Getrusage(syscall.RUSAGE_SELF, &r)
@@ -171,6 +173,7 @@ func TestUploadThatWaitsForItsCallerEndsWithTheContext(t *testing.T) {
 
 // A response whose retry cannot be prepared is closed.
 func TestRetryClosesTheResponseWhenGetBodyPanics(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1}, Retry: policy.Retry{MaxAttempts: 2}}
 		tr := transport.Must(transport.New(transport.Config{Default: p, Logger: quiet(),
@@ -290,5 +293,30 @@ func TestCloseThatATimerCallsMayPanic(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// A Close that its caller calls panics on the caller's goroutine, which is his to survive.
+func TestCloseThatPanicsGivesEverythingBack(t *testing.T) {
+	for how, end := range map[string]func(){"panics": func() { panic("planned") }, "ends its goroutine": runtime.Goexit} {
+		t.Run(how, func(t *testing.T) {
+			tr := bulkheadNew(t, transport.Config{Default: policy.Policy{Bulkhead: policy.Bulkhead{MaxConcurrent: 1}},
+				Base: rt(func(r *http.Request) (*http.Response, error) {
+					resp := bulkheadAnswer(r, 200, nil)
+					resp.Body = &closer{Reader: strings.NewReader("x"), close: end}
+					return resp, nil
+				})})
+			for range 3 {
+				resp := bulkheadGet(t, tr, "http://x.test/")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					defer func() { _ = recover() }()
+					_ = resp.Body.Close()
+				}()
+				<-done
+			}
+			transporttest.CheckPermits(t, tr)
+		})
 	}
 }

@@ -44,6 +44,7 @@ func listenerIdle(t *testing.T, tr *transport.Transport, origin *transporttest.O
 }
 
 func TestListenerThatBlocksOnATimeoutHoldsNothing(t *testing.T) {
+	t.Parallel()
 	for name, step := range map[string]transporttest.Step{
 		"headers": {Fault: transporttest.Hang},
 		"body":    {Body: "abc", Fault: transporttest.Hang, At: 1},
@@ -83,6 +84,7 @@ func TestListenerThatBlocksOnATimeoutHoldsNothing(t *testing.T) {
 }
 
 func TestListenerThatBlocksOnATimeoutInShadowModeDelaysNoAnswer(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Bool
 		base := transporttest.NewBase(transporttest.Step{Delay: 3 * time.Second, Body: "x"})
@@ -106,6 +108,7 @@ func TestListenerThatBlocksOnATimeoutInShadowModeDelaysNoAnswer(t *testing.T) {
 }
 
 func TestListenerThatBlocksOnATransitionDelaysNoLimit(t *testing.T) {
+	t.Parallel()
 	for _, logger := range []bool{false, true} {
 		for name, limit := range map[string]time.Duration{"after SlowCall": 3 * time.Second, "with SlowCall": 2 * time.Second} {
 			t.Run(fmt.Sprintf("%s, logger %v", name, logger), func(t *testing.T) {
@@ -163,6 +166,7 @@ func TestListenerThatBlocksOnATransitionDelaysNoLimit(t *testing.T) {
 }
 
 func TestListenerThatBlocksOnALeakHoldsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Body: "abc", Fault: transporttest.Hang, At: 1})
@@ -191,6 +195,7 @@ func TestListenerThatBlocksOnALeakHoldsNothing(t *testing.T) {
 
 // A fallback stands in for an answer that is not wanted any more.
 func TestListenerThatBlocksOnAFallbackHoldsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 503, Body: "down"})
 		told := false
@@ -217,6 +222,7 @@ func TestListenerThatBlocksOnAFallbackHoldsNothing(t *testing.T) {
 
 // What a host was given up for must not wait in its pool until a listener has time.
 func TestListenerThatBlocksOnATransitionKeepsNoDeadPool(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		origin := transporttest.NewNet(t, nil)
 		origin.Script(transporttest.Step{Body: "x"})
@@ -447,6 +453,7 @@ func listenerStoring() policy.Policy {
 }
 
 func TestStoreWhosePutPanicsLeavesNothingHeld(t *testing.T) {
+	t.Parallel()
 	for name, use := range map[string]func(io.ReadCloser){
 		"at EOF":          func(b io.ReadCloser) { _, _ = io.ReadAll(b) },
 		"at Close":        func(b io.ReadCloser) { _, _ = b.Read(make([]byte, 3)); _ = b.Close() },
@@ -504,6 +511,7 @@ func TestStoreWhosePutPanicsLeavesNothingHeld(t *testing.T) {
 }
 
 func TestStoreWhosePutBlocksHoldsNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newListenerStore(t)
 		blocked := false
@@ -544,6 +552,7 @@ func TestStoreWhosePutBlocksHoldsNothing(t *testing.T) {
 }
 
 func TestStoreWhoseLookupPanicsLeavesNothingHeld(t *testing.T) {
+	t.Parallel()
 	for name, step := range map[string]transporttest.Step{
 		"for an answer":         {Body: "abc"},
 		"for a failed answer":   {Status: 503, Body: "down"},
@@ -594,6 +603,7 @@ func TestStoreWhoseLookupPanicsLeavesNothingHeld(t *testing.T) {
 }
 
 func TestStoreWhoseLookupBlocksDelaysNoOtherCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := newListenerStore(t)
 		base := transporttest.NewBase(transporttest.Step{Body: "abc"})
@@ -629,6 +639,7 @@ func TestStoreWhoseLookupBlocksDelaysNoOtherCall(t *testing.T) {
 
 // The race detector sees a write to what was handed out.
 func TestListenerMayKeepTheErrorsThatItIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang})
 		kept := make(chan *transport.Error, 100)
@@ -729,6 +740,7 @@ func TestLogFollowsADefaultThatIsSetLater(t *testing.T) {
 }
 
 func TestListenersAreToldOfATransitionInTheContextOfItsCall(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
 		var told, logged []string

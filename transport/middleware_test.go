@@ -41,6 +41,7 @@ func (f roundTrip) RoundTrip(req *http.Request) (*http.Response, error) { return
 
 // It used to run under a lock, which a panic left held.
 func TestAnAroundMayPanicOrUseTheStack(t *testing.T) {
+	t.Parallel()
 	for _, test := range []string{"panics", "uses the stack"} {
 		t.Run(test, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -81,6 +82,7 @@ func TestAnAroundMayPanicOrUseTheStack(t *testing.T) {
 
 // Each builds one meanwhile; all but one are thrown away unused.
 func TestACrowdOfFirstCallsSharesOnePool(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		o := transporttest.NewNet(t, nil)
 		tr := under(t, transport.Config{Base: &middleware{o.Base(), func(next http.RoundTripper) http.RoundTripper {
@@ -107,6 +109,7 @@ func TestACrowdOfFirstCallsSharesOnePool(t *testing.T) {
 // Without the hooks that tell of a connection, they used to be taken for requests
 // that net/http will not send: neutral to the breaker, and sent again if a POST.
 func TestErrorsOfAMiddlewareCountAsThoseOfAnyBase(t *testing.T) {
+	t.Parallel()
 	fails := func(err error) roundTrip {
 		return func(req *http.Request) (*http.Response, error) {
 			_ = req.Body.Close()

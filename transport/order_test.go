@@ -318,6 +318,7 @@ func TestOrderOfAllLayersInOneCall(t *testing.T) {
 }
 
 func TestOrderEachLayerIsOffAtItsZeroValue(t *testing.T) {
+	t.Parallel()
 	hang := transporttest.Step{Delay: time.Hour, Body: "late"}
 	for _, test := range []struct {
 		name string
@@ -372,6 +373,7 @@ func TestOrderEachLayerIsOffAtItsZeroValue(t *testing.T) {
 // Shadow mode: a layer decides, counts and tells, and lets the call through.
 
 func TestShadowLetsEveryLayersDecisionPassAndTellsOfIt(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name   string
 		policy policy.Policy

@@ -113,6 +113,7 @@ func TestReplayGivesEachAttemptTheWholeBody(t *testing.T) {
 
 // A body without GetBody is sent again if it fits the buffer, and once if not.
 func TestReplayIsBounded(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		limit int64
 		size  int
@@ -250,6 +251,7 @@ func (r iotestOneByte) Read(p []byte) (int, error) {
 
 // A body is sent again only once the attempt before has let go of it.
 func TestReplayWaitsUntilTheAttemptHasLetGo(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		keep   time.Duration
 		hits   int32
@@ -282,6 +284,7 @@ func TestReplayWaitsUntilTheAttemptHasLetGo(t *testing.T) {
 
 // When there will be no retry anyway, nobody waits for a body.
 func TestReplayDoesNotWaitForARetryThatIsNotMade(t *testing.T) {
+	t.Parallel()
 	for _, reason := range []string{"budget", "deadline", "breaker_open", "max_attempts", "not_idempotent"} {
 		synctest.Test(t, func(t *testing.T) {
 			base, rec := &replayKeeper{keep: time.Second, err: io.ErrUnexpectedEOF}, &transporttest.Recorder{}

@@ -156,6 +156,7 @@ func TestRetryNeverRepeatsAnUnsafeMethod(t *testing.T) {
 }
 
 func TestRetryRepeatsWhatIsIdempotent(t *testing.T) {
+	t.Parallel()
 	call := func(r *http.Request) *http.Request {
 		return r.WithContext(transport.WithCall(r.Context(), transport.Call{Idempotent: true}))
 	}
@@ -336,6 +337,7 @@ func TestRetryRepeatsAnyMethodWhoseRequestNeverLeft(t *testing.T) {
 
 // A base that is not an *http.Transport tells by its error that it could not dial.
 func TestRetryRepeatsAnyMethodThatAForeignBaseCouldNotDial(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		err  error
 		hits int
@@ -422,6 +424,7 @@ func TestRetryNeverRepeatsWhatIsHopeless(t *testing.T) {
 
 // What an error is about does not depend on what it is wrapped in.
 func TestRetryLooksAtTheCauseOfAnError(t *testing.T) {
+	t.Parallel()
 	for _, cause := range []error{
 		x509.UnknownAuthorityError{},
 		x509.HostnameError{},
@@ -550,6 +553,7 @@ type retryBroken struct{}
 func (retryBroken) Read([]byte) (int, error) { return 0, errors.New("disk on fire") }
 
 func TestRetryNeverRepeatsACallItsCallerEnded(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(*http.Request) (*http.Request, func()){
 		"cancelled": func(r *http.Request) (*http.Request, func()) {
 			ctx, cancel := context.WithCancel(r.Context())
@@ -670,6 +674,7 @@ func TestRetryNeverRepeatsARefusal(t *testing.T) {
 }
 
 func TestRetryStatuses(t *testing.T) {
+	t.Parallel()
 	def := map[int]bool{408: true, 429: true, 500: true, 502: true, 503: true, 504: true}
 	for name, test := range map[string]struct {
 		statuses []int
@@ -733,6 +738,7 @@ func TestRetryWaitsWithinItsBounds(t *testing.T) {
 
 // A bubble of synctest begins at midnight, UTC, of 2000-01-01.
 func TestRetryAfterRaisesTheWait(t *testing.T) {
+	t.Parallel()
 	const backoff = -1
 	tests := map[string]struct {
 		header []string
@@ -790,6 +796,7 @@ func TestRetryAfterRaisesTheWait(t *testing.T) {
 // A wait that is too long for the policy or for the caller is not begun: the
 // response is returned as it came.
 func TestRetryAfterTooLongGivesTheResponseBack(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		after    string
 		deadline time.Duration
@@ -830,6 +837,7 @@ func TestRetryAfterTooLongGivesTheResponseBack(t *testing.T) {
 
 // Whatever a server says, a call is over in time.
 func TestRetryAfterCannotParkTheCaller(t *testing.T) {
+	t.Parallel()
 	for _, after := range []string{"0", "1", "2", "3", "3600", "99999999999999999999", "-1", "x", "Sat, 01 Jan 2000 00:00:02 GMT", "Sat, 01 Jan 2050 00:00:00 GMT"} {
 		synctest.Test(t, func(t *testing.T) {
 			base := transporttest.NewBase(transporttest.Step{Status: 429, Header: http.Header{"Retry-After": {after}}})
@@ -847,6 +855,7 @@ func TestRetryAfterCannotParkTheCaller(t *testing.T) {
 
 // The wait is not begun when it would outlive the deadline.
 func TestRetryStopsAtTheDeadline(t *testing.T) {
+	t.Parallel()
 	fails := map[string]transporttest.Step{
 		"status": {Status: 503, Body: "sorry", Delay: 901 * time.Millisecond},
 		"error":  {Err: io.ErrUnexpectedEOF, Delay: 901 * time.Millisecond},
@@ -891,6 +900,7 @@ func TestRetryStopsAtTheDeadline(t *testing.T) {
 // The per-attempt limits and the total are clocks of their own: one attempt that
 // hangs leaves time for another.
 func TestRetryAfterATimeoutOfOneAttempt(t *testing.T) {
+	t.Parallel()
 	hang := transporttest.Step{Fault: transporttest.Hang}
 	for _, steps := range [][]transporttest.Step{{hang, {}}, {hang}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -926,6 +936,7 @@ func TestRetryAfterATimeoutOfOneAttempt(t *testing.T) {
 }
 
 func TestRetryWaitEndsWithTheCaller(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("the user has left")
 	for name, test := range map[string]struct {
 		with func(*http.Request) (*http.Request, func())
@@ -1023,6 +1034,7 @@ func TestRetryExhaustedReturnsTheLastErrorWithItsAttempts(t *testing.T) {
 // A breaker that opens, or a bulkhead that fills up, while a retry waits ends the
 // sequence: what the host said last is the answer.
 func TestRetryRefusedReturnsWhatTheHostSaidLast(t *testing.T) {
+	t.Parallel()
 	open := func(_ *testing.T, tr *transport.Transport) { tr.Host("x.test").ForceOpen() }
 	fill := func(t *testing.T, tr *transport.Transport) {
 		resp, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://x.test/held", nil))
@@ -1186,6 +1198,7 @@ func TestRetryReusesTheConnectionOfADiscardedAnswer(t *testing.T) {
 
 // What is read of a discarded answer is bounded in bytes and in time.
 func TestRetryDrainsOnlySoMuch(t *testing.T) {
+	t.Parallel()
 	const least, most = 100 * time.Millisecond, 200 * time.Millisecond
 	for name, test := range map[string]struct {
 		step transporttest.Step
@@ -1354,6 +1367,7 @@ func TestRetryNeverChangesTheRequest(t *testing.T) {
 }
 
 func TestRetryTakesARequestWithoutHeader(t *testing.T) {
+	t.Parallel()
 	for _, obs := range []transport.Observer{nil, &retryMarker{}} {
 		synctest.Test(t, func(t *testing.T) {
 			base := transporttest.NewBase(transporttest.Step{Status: 503}, transporttest.Step{})
@@ -1667,6 +1681,7 @@ func TestRetryOutlivesAStaleConnection(t *testing.T) {
 
 // A response is never turned into an error, whatever became of its body.
 func TestRetryRefusedReturnsAnAnswerThatWasNotReadToItsEnd(t *testing.T) {
+	t.Parallel()
 	const most = 64 << 10
 	for name, test := range map[string]struct {
 		step transporttest.Step

@@ -28,6 +28,7 @@ func bounded(t *testing.T, base http.RoundTripper, limits policy.Timeout) *trans
 }
 
 func TestTimeoutFiresExactlyAtItsLimit(t *testing.T) {
+	t.Parallel()
 	const limit = 700 * time.Millisecond
 	big := func(r *http.Request) {
 		r.Method, r.Body = http.MethodPut, io.NopCloser(bytes.NewReader(make([]byte, 4<<20)))
@@ -174,6 +175,7 @@ func limitOf(t policy.Timeout, knob string) time.Duration {
 }
 
 func TestTimeoutOfABaseOfAnyKindFiresExactlyAtItsLimit(t *testing.T) {
+	t.Parallel()
 	const limit = 700 * time.Millisecond
 	for name, c := range map[string]struct {
 		limits policy.Timeout
@@ -213,6 +215,7 @@ func (d *deaf) Close() error {
 }
 
 func TestTimeoutOfABaseOfAnyKindTellsWritingFromWaiting(t *testing.T) {
+	t.Parallel()
 	unread := transporttest.Step{Unread: true, Fault: transporttest.Hang}
 	for name, c := range map[string]struct {
 		body  io.Reader
@@ -242,6 +245,7 @@ func TestTimeoutOfABaseOfAnyKindTellsWritingFromWaiting(t *testing.T) {
 // TestTimeoutOfAnAttemptLeavesTimeForARetry: the limit on an attempt and the limit
 // on the call are not the same clock.
 func TestTimeoutOfAnAttemptLeavesTimeForARetry(t *testing.T) {
+	t.Parallel()
 	hang := transporttest.Step{Fault: transporttest.Hang}
 	for name, c := range map[string]struct {
 		steps []transporttest.Step
@@ -308,6 +312,7 @@ func TestTimeoutOfHeadersIsNotResetByEachByte(t *testing.T) {
 }
 
 func TestTimeoutOfHeadersIsNotResetByInterimResponses(t *testing.T) {
+	t.Parallel()
 	for _, opts := range [][]transporttest.Option{nil, {transporttest.TLS()}} {
 		synctest.Test(t, func(t *testing.T) {
 			origin := transporttest.NewNet(t, nil, opts...)
@@ -368,6 +373,7 @@ func (h *halting) Read(p []byte) (int, error) {
 }
 
 func TestTimeoutLeavesTheCallersPausesOut(t *testing.T) {
+	t.Parallel()
 	for _, real := range []bool{true, false} {
 		for _, length := range []int64{10, -1} {
 			synctest.Test(t, func(t *testing.T) {
@@ -416,6 +422,7 @@ func TestTimeoutLeavesTheCallersPausesOut(t *testing.T) {
 }
 
 func TestTimeoutOfABodyBeginsAnewWithEachPiece(t *testing.T) {
+	t.Parallel()
 	for _, opts := range [][]transporttest.Option{nil, {transporttest.TLS()}} {
 		synctest.Test(t, func(t *testing.T) {
 			origin := transporttest.NewNet(t, nil, opts...)
@@ -471,6 +478,7 @@ func put(t *testing.T, url, body string) *http.Request {
 }
 
 func TestTimeoutSparesAHealthyTransfer(t *testing.T) {
+	t.Parallel()
 	const pause = 100 * time.Millisecond
 	for name, c := range map[string]struct {
 		base   http.RoundTripper
@@ -583,6 +591,7 @@ func TestTotalBoundsAttemptsAndWaits(t *testing.T) {
 }
 
 func TestTotalBoundsRedirectHopsTogether(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		body    string
 		timeout time.Duration
@@ -623,6 +632,7 @@ func TestTotalBoundsRedirectHopsTogether(t *testing.T) {
 }
 
 func TestTotalOfARedirectedUploadKeepsWhatItsBytesEarnedAndItsPauses(t *testing.T) {
+	t.Parallel()
 	for _, body := range []string{"", "moved"} {
 		synctest.Test(t, func(t *testing.T) {
 			base := rt(func(r *http.Request) (*http.Response, error) {
@@ -694,6 +704,7 @@ func TestTotalLeavesTheHopsOfAnotherCallAlone(t *testing.T) {
 }
 
 func TestTimeoutOfOneCallDiffersFromItsHost(t *testing.T) {
+	t.Parallel()
 	const host = 2 * time.Second
 	limits := policy.Timeout{Read: host, Attempt: 2 * host, Total: 3 * host}
 	for name, c := range map[string]struct {
@@ -790,6 +801,7 @@ func TestTimeoutInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
 // TestTimeoutOfTheCallerIsTheBaselines: what the caller's own deadline and
 // Client.Timeout come to is what they come to without the stack.
 func TestTimeoutOfTheCallerIsTheBaselines(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		step     transporttest.Step
 		deadline time.Duration
@@ -878,6 +890,7 @@ func TestTimeoutLeavesNothingBehind(t *testing.T) {
 
 // With Read equal to Attempt, as in both presets, what took the time is to blame.
 func TestTimeoutOfAHangIsThatOfItsWaitWhereAttemptIsAsLong(t *testing.T) {
+	t.Parallel()
 	const limit = 3 * time.Second
 	for name, c := range map[string]struct {
 		dial  time.Duration

@@ -34,6 +34,7 @@ func judged() policy.Policy {
 }
 
 func TestStreamIsExemptOnceItsHeadersAreIn(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		contentType string
 		policy      bool
@@ -98,6 +99,7 @@ func TestStreamHasItsLimitsUntilItsHeaders(t *testing.T) {
 }
 
 func TestStreamIsNotWhatOnlyLooksLikeOne(t *testing.T) {
+	t.Parallel()
 	for _, contentType := range []string{"", "application/json", "text/event-streams", "application/jsonlines", "audio", "video",
 		"multipart/mixed", "application/json;stream=watching", "text/plain; x=video/mp4"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -214,6 +216,7 @@ func TestStreamIdleInShadowModeOnlySaysWhatItWouldHaveDone(t *testing.T) {
 }
 
 func TestStreamOfARequestIsExemptFromItsStart(t *testing.T) {
+	t.Parallel()
 	for _, contentType := range []string{"application/grpc", "application/grpc+proto", "application/grpc-web+json", "application/connect+proto", "Application/GRPC"} {
 		synctest.Test(t, func(t *testing.T) {
 			p := judged()
@@ -237,6 +240,7 @@ func TestStreamOfARequestIsExemptFromItsStart(t *testing.T) {
 }
 
 func TestStreamOfARequestHasItsLimitsOnConnecting(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		options []transporttest.Option
 		dial    transporttest.DialHook
@@ -314,6 +318,7 @@ func echo(t *testing.T, rw io.ReadWriter) {
 }
 
 func TestStreamOfAnUpgradeIsTheCallers(t *testing.T) {
+	t.Parallel()
 	for _, idle := range []time.Duration{0, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			origin := transporttest.NewNet(t, upgrade(t))

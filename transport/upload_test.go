@@ -26,6 +26,7 @@ type counted struct {
 func (c *counted) Close() error { c.closed.Add(1); return nil }
 
 func TestUploadOfTheWrongLengthIsTheCallersFault(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		length int64
 		body   string
@@ -58,6 +59,7 @@ func TestUploadOfTheWrongLengthIsTheCallersFault(t *testing.T) {
 var errBody = errors.New("the caller's own")
 
 func TestUploadThatFailsIsTheCallersFault(t *testing.T) {
+	t.Parallel()
 	for _, real := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var base http.RoundTripper = transporttest.NewBase()
@@ -152,6 +154,7 @@ func TestUploadHasTheWholeOfReadForItsHeadersOnceItIsTaken(t *testing.T) {
 }
 
 func TestUploadThatWaitsForContinueIsNotReadBefore(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		step  transporttest.Step
 		sent  bool

@@ -31,6 +31,7 @@ func waiting(t *testing.T, method, url string) (*http.Request, *io.PipeWriter) {
 // An HTTP/2 stream that ends while its request body waits is an error at once, or
 // after the moment that a body has which could yet be sent again.
 func TestUploadThatWaitsEndsWithItsStream(t *testing.T) {
+	t.Parallel()
 	const delay = 10 * time.Millisecond
 	none, service := policy.Service(), policy.Service()
 	none.Retry = policy.Retry{}
@@ -164,6 +165,7 @@ func TestUploadThatWaitsEndsWithItsContext(t *testing.T) {
 // A body that only takes its time to read is not closed while it is read, and not
 // read on.
 func TestUploadThatIsSlowToReadIsNotClosedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for _, real := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			var base http.RoundTripper = replayBase(func(r *http.Request) (*http.Response, error) { // deaf
@@ -398,6 +400,7 @@ func TestUploadThatWasGivenWholeEndsWhateverItsAttemptDoes(t *testing.T) {
 // The contract of http.RoundTripper has the body closed by whoever is below, who may
 // forget it: net/http too, where a connection ends before it has begun to send.
 func TestUploadThatItsBaseForgetsIsClosed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var bodies []*forgottenBody
 		getBody := func() (io.ReadCloser, error) {

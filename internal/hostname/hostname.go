@@ -34,6 +34,11 @@ func Of(u *url.URL) (name, port string, err error) {
 	return name, port, nil
 }
 
+// printable reports whether a zone, which may be anything, can be shown and exported.
+func printable(zone string) bool {
+	return strings.IndexFunc(zone, func(r rune) bool { return r <= ' ' || r >= 0x7f }) < 0
+}
+
 // Normal is a name in lower-case ASCII by IDNA (the lookup profile of UTS 46, as
 // net/http has it), without a trailing dot, or an IP address in its canonical form.
 func Normal(name string) (string, error) {
@@ -49,7 +54,7 @@ func Normal(name string) (string, error) {
 	}
 	if ip {
 		a, err := netip.ParseAddr(name)
-		if err != nil {
+		if err != nil || !printable(a.Zone()) {
 			return "", fmt.Errorf("host %q: must be a name or an IP address", name)
 		}
 		return a.String(), nil

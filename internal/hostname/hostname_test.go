@@ -15,6 +15,7 @@ func TestOfIsOneFormHoweverAHostIsWritten(t *testing.T) {
 		{"http", "My_Host:8080", "my_host", "8080"},
 		{"http", "[::1]:0443", "::1", "443"},
 		{"http", "[0:0:0:0:0:0:0:1]", "::1", "80"},
+		{"http", "[fe80::1%eth0]", "fe80::1%eth0", "80"},
 		{"", "a.test", "a.test", ""},
 	} {
 		name, port, err := Of(&url.URL{Scheme: c.scheme, Host: c.host})
@@ -22,7 +23,7 @@ func TestOfIsOneFormHoweverAHostIsWritten(t *testing.T) {
 			t.Errorf("%s %s: %q %q %v", c.scheme, c.host, name, port, err)
 		}
 	}
-	for _, host := range []string{"a:b:c", "[::g]"} {
+	for _, host := range []string{"a:b:c", "[::g]", "[fe80::1%\xff]", "[fe80::1%a\nb]", "[fe80::1%é]"} {
 		if name, port, err := Of(&url.URL{Scheme: "http", Host: host}); err == nil {
 			t.Errorf("%q is %q %q", host, name, port)
 		}
