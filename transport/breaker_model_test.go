@@ -332,7 +332,7 @@ func (m *breakerMachine) force(to transport.State) {
 func TestBreakerStatesAgreeWithANaiveModel(t *testing.T) {
 	t.Parallel()
 	seen := map[[2]transport.State]int{}
-	for seed := range uint64(20) {
+	for seed := range uint64(max(fewer(20), 8)) {
 		synctest.Test(t, func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 3))
 			m := &breakerMachine{p: policy.Breaker{Window: 10 * time.Second, ConsecutiveFailures: 3 + r.IntN(3), FailuresInWindow: 4 + r.IntN(4),

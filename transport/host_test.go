@@ -384,7 +384,7 @@ func TestHostsByTheHundredThousandTakeNoMoreMemoryThanTheBound(t *testing.T) {
 	full := heap()
 	names := 100_000
 	if raceEnabled {
-		names = 20_000
+		names = 8_000
 	}
 	visit(2_000, names)
 	if after := heap(); after > full+1<<20 {

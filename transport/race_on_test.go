@@ -7,4 +7,4 @@ const raceEnabled = true
 
 // fewer is how often a test is to repeat what it would repeat n times without the
 // race detector, under which twenty rounds of all tests have to fit ten minutes.
-func fewer(n int) int { return n / 3 }
+func fewer(n int) int { return max(n/6, 1) }

@@ -464,8 +464,12 @@ func TestContractConnectionsAreReused(t *testing.T) {
 		_ = tr.Close()
 	}
 	o.WaitOpen(0)
-	if opened, _ := o.Connections(); opened != 50 {
-		t.Errorf("%d connections for 50 transports", opened)
+	used := map[int]bool{}
+	for _, h := range o.Hits() { // another program may have connected by mistake
+		used[h.Conn] = true
+	}
+	if len(used) != 50 {
+		t.Errorf("%d connections for 50 transports", len(used))
 	}
 }
 
