@@ -1172,18 +1172,20 @@ func (c *retryClosing) Close() error {
 // A discarded answer gives its connection back, and its body is closed.
 func TestRetryReusesTheConnectionOfADiscardedAnswer(t *testing.T) {
 	for _, framing := range []transporttest.Framing{transporttest.Fixed, transporttest.Chunked} {
-		transporttest.CheckLeaks(t)
-		o := transporttest.NewOrigin(t)
-		fail := transporttest.Step{Status: 503, Size: 4 << 10, Framing: framing}
-		largest := transporttest.Step{Status: 503, Size: 64 << 10, Framing: framing}
-		o.Script(fail, largest, transporttest.Step{Size: 4 << 10})
-		tr := retryTransport(t, o.Base(), retrySocketPolicy(), nil)
-		if status, body := retryDo(t, tr, retryRequest(t, http.MethodGet, o.URL, nil)); status != 200 || len(body) != 4<<10 {
-			t.Errorf("%d with %d bytes", status, len(body))
-		}
-		if n, _ := o.Connections(); n != 1 || len(o.Hits()) != 3 {
-			t.Errorf("%d connections for %d requests, want 1 for 3", n, len(o.Hits()))
-		}
+		synctest.Test(t, func(t *testing.T) {
+			o := transporttest.NewNet(t, nil)
+			fail := transporttest.Step{Status: 503, Size: 4 << 10, Framing: framing}
+			largest := transporttest.Step{Status: 503, Size: 64 << 10, Framing: framing}
+			o.Script(fail, largest, transporttest.Step{Size: 4 << 10})
+			tr := retryTransport(t, o.Base(), retrySocketPolicy(), nil)
+			if status, body := retryDo(t, tr, retryRequest(t, http.MethodGet, o.URL, nil)); status != 200 || len(body) != 4<<10 {
+				t.Errorf("%d with %d bytes", status, len(body))
+			}
+			if n, _ := o.Connections(); n != 1 || len(o.Hits()) != 3 {
+				t.Errorf("%d connections for %d requests, want 1 for 3", n, len(o.Hits()))
+			}
+			_ = tr.Close()
+		})
 	}
 	synctest.Test(t, func(t *testing.T) {
 		fail := transporttest.Step{Status: 503, Size: 4 << 10}
