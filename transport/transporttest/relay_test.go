@@ -36,18 +36,23 @@ func relayServer(t *testing.T) (r *transporttest.Relay, accepted chan *net.TCPCo
 		t.Fatal(err)
 	}
 	accepted = make(chan *net.TCPConn, 256)
+	var all []net.Conn // or the garbage collector would close those that a test has lost sight of
+	done := make(chan struct{})
 	t.Cleanup(func() {
 		l.Close()
-		for len(accepted) > 0 {
-			(<-accepted).Close()
+		<-done
+		for _, c := range all {
+			c.Close()
 		}
 	})
 	go func() {
+		defer close(done)
 		for {
 			c, err := l.Accept()
 			if err != nil {
 				return
 			}
+			all = append(all, c)
 			accepted <- c.(*net.TCPConn)
 		}
 	}()
