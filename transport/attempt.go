@@ -108,7 +108,8 @@ func (a *attempt) announce(req *http.Request) {
 		return
 	}
 	req.Header = req.Header.Clone()
-	a.parent = h.t.started(a.call.ctx, Start{Host: h.name, Attempt: a.number, Request: a.call.req, Header: req.Header}, req)
+	a.parent = h.t.started(a.call.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(),
+		Attempt: a.number, Request: a.call.req, Header: req.Header}, req)
 }
 
 // attemptOf finds the attempt of a request between the layers.
@@ -164,7 +165,7 @@ func (a *attempt) end(how ending, err error) {
 	if a.timer != nil {
 		a.timer.Stop()
 	}
-	duration := now - a.clock.start
+	duration, age := now-a.clock.start, a.clock.age(now)
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
 	a.call.faulty = a.faulty
@@ -185,6 +186,9 @@ func (a *attempt) end(how ending, err error) {
 		defer h.breaker.settle(a, policy.Neutral, nil, nil, now) // in case judge does not
 	}
 	a.giveBack(how)
+	if resp != nil || expired != nil {
+		h.took(now, age)
+	}
 	verdict, slow := a.judge(how, err, now)
 	if h.t.observer == nil {
 		return
@@ -196,7 +200,7 @@ func (a *attempt) end(how ending, err error) {
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
 	}
 	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
-		Duration: duration, Status: statusOf(resp), Err: err})
+		Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 	if handed != nil {
 		handed.end(statusOf(resp), err)
 	}

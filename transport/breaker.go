@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -176,7 +177,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.deliver()
 	}
 	if refusal != nil {
-		b.h.counts.refused(refusal.State)
+		b.h.refuse(a.call.ctx, refusal, b.policy.Shadow)
 		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
 			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
 		if !b.policy.Shadow {
@@ -185,6 +186,15 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	return b.next.RoundTrip(req)
+}
+
+// refuse counts a call that the breaker refuses, and logs it.
+func (h *host) refuse(ctx context.Context, refusal *Error, shadow bool) {
+	h.counts.refused(refusal.State)
+	if h.t.debugging(ctx) {
+		h.t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", h.name), slog.String("layer", LayerBreaker),
+			slog.String("reason", refusal.State.String()), slog.Float64("retry_in", refusal.RetryIn.Seconds()), slog.Bool("shadow", shadow))
+	}
 }
 
 // giveBack returns the slot of a probe that was never sent, also on a panic.
@@ -211,6 +221,15 @@ func (b *breaker) admit(a *attempt) (refusal *Error, moved bool) {
 		return refusal, false
 	}
 	return b.probe(a)
+}
+
+// state is the state that a call meets: half-open also when the wait is over.
+func (b *breaker) state() State {
+	s, _ := b.load()
+	if s == Open && b.wait() == 0 {
+		return HalfOpen
+	}
+	return s
 }
 
 // refuses reports whether an attempt would be refused now.

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -123,6 +124,10 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 		reason = "wait_timeout"
 	}
 	b.h.counts.rejected.Add(1)
+	if t := b.h.t; t.debugging(a.call.ctx) {
+		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
+			slog.String("reason", reason), slog.Bool("shadow", shadow))
+	}
 	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: shadow})
 	return e
 }

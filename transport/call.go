@@ -79,7 +79,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	}
 	h.counts.calls.Add(1)
 	if h.t.observer != nil {
-		c.ctx = h.t.started(c.ctx, Start{Host: h.name, Request: req}, req)
+		c.ctx = h.t.started(c.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(), Request: req}, req)
 	}
 	defer c.abandoned()
 	a := &c.first
@@ -95,7 +95,7 @@ func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error
 	h.counts.calls.Add(1)
 	closeBody(req)
 	if h.fallback == nil {
-		h.counts.refused(refusal.State)
+		h.refuse(req.Context(), refusal, false)
 		return nil, refusal
 	}
 	return h.fallback.refused(req, refusal)
@@ -164,6 +164,13 @@ func statusOf(resp *http.Response) int {
 		return 0
 	}
 	return resp.StatusCode
+}
+
+func protoOf(resp *http.Response) string {
+	if resp == nil {
+		return ""
+	}
+	return resp.Proto
 }
 
 // refused reports whether an error is a refusal of ours: nothing was sent.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/cache"
@@ -22,6 +23,8 @@ type fallback struct {
 	policy policy.Fallback
 	stores bool
 	window cache.Window
+
+	servedAt, servedAsOf atomic.Int64 // of the last stored answer, on the clock
 }
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
@@ -94,7 +97,7 @@ func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, e
 	if stored := f.begin(&x, req); stored != nil {
 		return stored, nil
 	}
-	f.h.counts.refused(refusal.State)
+	f.h.refuse(req.Context(), refusal, false)
 	instead, kind, _ := f.instead(req, &x, callOf(req.Context()).NoStale, 0, nil, refusal)
 	if instead == nil {
 		return nil, refusal
@@ -117,6 +120,11 @@ func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, s
 		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0}
 		if stored, ok := f.h.t.cache.Serve(x, req, why, f.window); ok {
 			info, _ := cache.FromResponse(stored)
+			if !f.policy.Shadow {
+				now := f.h.t.now()
+				f.servedAsOf.Store(int64(now - info.Age))
+				f.servedAt.Store(int64(now))
+			}
 			return stored, "stale", max(-info.TTL, 0)
 		}
 	}

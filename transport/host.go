@@ -23,6 +23,7 @@ type host struct {
 	budget   *budget
 	pools    pools
 	counts   counts
+	latency  atomic.Pointer[latency] // nil: no attempt lately
 
 	active  atomic.Int64 // calls and attempts in flight; negative once dropped
 	used    atomic.Int64 // the clock when last looked up

@@ -153,7 +153,9 @@ func TestListenerThatBlocksOnATransitionDelaysNoLimit(t *testing.T) {
 					if err := hostCall(tr, "http://a.test"); !errors.Is(err, transport.ErrBreakerOpen) {
 						t.Errorf("another call: %v", err)
 					}
-					mustTake(t, start, limit)
+					if took := time.Since(start); took != limit && !(logger && took <= limit+100*time.Millisecond) { // a Logger is waited for that long
+						t.Errorf("took %v, want %v", took, limit)
+					}
 					e := <-ends
 					if !errors.Is(e.err, transport.ErrReadTimeout) || limit > 2*time.Second && e.after != limit { // the listener may have been the call's to wait for
 						t.Errorf("%v after %v", e.err, e.after)

@@ -25,9 +25,19 @@ type Observer interface {
 	Observe(ctx context.Context, e Event)
 }
 
+// Attacher is an Observer that wants to look at the Transport it observes, say for
+// gauges: New hands the Transport to it, and Close calls what it returned, unless
+// that is nil.
+type Attacher interface {
+	Observer
+	Attach(t *Transport) (detach func())
+}
+
 // Start describes a call or an attempt that begins.
 type Start struct {
-	Host    string
+	Scheme  string
+	Host    string        // host:port
+	State   State         // of the breaker
 	Attempt int           // 0 for the call itself, then 1 and on
 	Request *http.Request // to be read only
 	Header  http.Header   // of this attempt alone: what is set here is sent; nil for the call
@@ -42,7 +52,7 @@ const (
 	// (their number), Duration, Status, Err.
 	EventCallEnd EventKind = iota + 1
 	// EventAttemptEnd: an attempt has ended, body included. Attempt, Verdict, Slow,
-	// Duration, Status, Err.
+	// Duration, Status, Proto, Err.
 	EventAttemptEnd
 	// EventTransition: a breaker changed its state. Transition.
 	EventTransition
@@ -66,6 +76,9 @@ const (
 	// EventOverflow: MaxHosts are in use; further hosts share one state without a
 	// breaker.
 	EventOverflow
+	// EventLogBlocked: Config.Logger has not returned from a record in time. Until
+	// it does, further ones are lost. Limit.
+	EventLogBlocked
 )
 
 // String is the kind in lower case.
@@ -77,7 +90,7 @@ func (k EventKind) String() string {
 }
 
 var kindNames = [...]string{"none", "call_end", "attempt_end", "transition", "refusal", "timeout", "retry",
-	"retry_suppressed", "fallback", "leak", "blind", "overflow"}
+	"retry_suppressed", "fallback", "leak", "blind", "overflow", "log_blocked"}
 
 // Event is something that happened. Kind, Scheme, Host, Layer and Attempt are set
 // wherever they mean something; the other fields where its Kind says so.
@@ -95,22 +108,13 @@ type Event struct {
 	Duration   time.Duration
 	Staleness  time.Duration
 	Status     int
+	Proto      string // such as HTTP/2.0
 	Slow       bool
 	Verdict    policy.Verdict
 	Outcome    string // success, fallback, rejected, error (a 5xx too), cancelled
 	Fallback   string // stale, degraded, fail_fast
 	Err        error
 	Transition *Transition // not to be changed
-}
-
-// log writes a record, and survives the handler.
-func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
-	defer func() { _ = recover() }()
-	logger := t.logger
-	if logger == nil {
-		logger = slog.Default()
-	}
-	logger.LogAttrs(ctx, level, msg, attrs...)
 }
 
 // survived logs, once, the panic of a function that the caller configured, if
@@ -131,6 +135,19 @@ func (t *Transport) survived(what string, panicked any) bool {
 func (t *Transport) survive(what string, call func()) {
 	defer func() { t.survived(what, recover()) }()
 	call()
+}
+
+// attach hands the Transport to its observer, and survives it.
+func (t *Transport) attach(a Attacher) {
+	defer func() { t.survived("Attacher.Attach", recover()) }()
+	detach := a.Attach(t)
+	if detach == nil {
+		return
+	}
+	t.detach = func() {
+		defer func() { t.survived("what Attacher.Attach returned", recover()) }()
+		detach()
+	}
 }
 
 // observe tells the observer, if there is one, and survives it.

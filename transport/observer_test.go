@@ -519,7 +519,8 @@ func TestObserverIsToldKindsThatHaveNames(t *testing.T) {
 		0: "none", transport.EventCallEnd: "call_end", transport.EventAttemptEnd: "attempt_end", transport.EventTransition: "transition",
 		transport.EventRefusal: "refusal", transport.EventTimeout: "timeout", transport.EventRetry: "retry",
 		transport.EventRetrySuppressed: "retry_suppressed", transport.EventFallback: "fallback", transport.EventLeak: "leak",
-		transport.EventBlind: "blind", transport.EventOverflow: "overflow", transport.EventOverflow + 1: "unknown", 255: "unknown",
+		transport.EventBlind: "blind", transport.EventOverflow: "overflow", transport.EventLogBlocked: "log_blocked",
+		transport.EventLogBlocked + 1: "unknown", 255: "unknown",
 	} {
 		if got := kind.String(); got != want {
 			t.Errorf("kind %d is %q, want %q", kind, got, want)
@@ -550,5 +551,42 @@ func TestObserverThatEndsItsGoroutineLeavesNoBodyOpen(t *testing.T) {
 			bodyWait(t, "the body to be closed", func() bool { return body.closed.Load() > 0 })
 			transporttest.CheckPermits(t, tr)
 		})
+	}
+}
+
+// attached is an Observer that is given its Transport.
+type attached struct {
+	observerFuncs
+	attach func(*transport.Transport) func()
+}
+
+func (a attached) Attach(t *transport.Transport) func() { return a.attach(t) }
+
+func TestObserverThatAttachesIsGivenItsTransportUntilClose(t *testing.T) {
+	var given *transport.Transport
+	detached := 0
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet(), Observer: attached{attach: func(t *transport.Transport) func() {
+		given = t
+		return func() { detached++ }
+	}}}))
+	if given != tr {
+		t.Errorf("given %p, want %p", given, tr)
+	}
+	for range 2 {
+		_ = tr.Close()
+		if detached != 1 {
+			t.Errorf("detached %d times", detached)
+		}
+	}
+	for name, attach := range map[string]func(*transport.Transport) func(){
+		"nothing to detach": func(*transport.Transport) func() { return nil },
+		"panic":             func(*transport.Transport) func() { panic("no provider") },
+		"panic in detach":   func(*transport.Transport) func() { return func() { panic("no provider") } },
+	} {
+		tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet(), Observer: attached{attach: attach}}))
+		if err := hostCall(tr, "http://a.test"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		_ = tr.Close()
 	}
 }

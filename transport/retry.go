@@ -2,6 +2,7 @@ package transport
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"time"
@@ -61,7 +62,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 			return resp, c.attempted(err)
 		}
 		last := a.discard(resp, err)
-		c.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
+		r.tell(a, delay, reason)
 		next := a.next(timeoutOf(err))
 		if err = c.wait(delay); err != nil {
 			if body != nil {
@@ -127,6 +128,15 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 		return 0, "body_not_replayable"
 	}
 	return delay, ""
+}
+
+// tell tells of a retry that is about to wait.
+func (r *retry) tell(a *attempt, delay time.Duration, reason string) {
+	if t := r.h.t; t.debugging(a.call.ctx) {
+		t.log(a.call.ctx, slog.LevelDebug, "retry", slog.String("host", r.h.name), slog.Int("attempt", a.number),
+			slog.String("reason", reason), slog.Float64("delay", delay.Seconds()))
+	}
+	a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
 }
 
 // suppress tells of a retry that is not made.

@@ -91,7 +91,15 @@ type HostSnapshot struct {
 	Waiting       int     // calls that wait for a permit
 	RetryBudget   float64 // tokens left; meaningless without a budget
 
-	Counts Counts
+	Latency Latency
+	Stale   ServedStale // the last one
+	Counts  Counts
+}
+
+// ServedStale tells of a stored answer that was served in place of a failure.
+type ServedStale struct {
+	At   time.Time // zero: there was none
+	AsOf time.Time // when the origin gave that answer
 }
 
 // Counts are the totals of a host since its state was created.
@@ -131,6 +139,14 @@ func (h *host) snapshot() HostSnapshot {
 		MaxConcurrent: h.policy.Bulkhead.MaxConcurrent,
 		RetryBudget:   h.budget.left(now),
 		Counts:        h.counts.snapshot(),
+	}
+	if l := h.latency.Load(); l != nil {
+		s.Latency = l.read(now)
+	}
+	if f := h.fallback; f != nil {
+		if at := f.servedAt.Load(); at != 0 {
+			s.Stale = ServedStale{At: h.t.wall(time.Duration(at)), AsOf: h.t.wall(time.Duration(f.servedAsOf.Load()))}
+		}
 	}
 	b := h.breaker
 	b.mu.Lock()

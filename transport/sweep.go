@@ -8,7 +8,7 @@ const (
 	sweepIdle  = 90 * time.Second // after which a pool is given back
 )
 
-// sweep gives back the pools of hosts that have not been used for a while, a few
+// sweep gives back the pools and the latencies of hosts that have not been used for a while, a few
 // hosts at a time, on the goroutine of whichever call finds it due.
 func (t *Transport) sweep(now time.Duration) {
 	m := &t.hosts
@@ -23,12 +23,13 @@ func (t *Transport) sweep(now time.Duration) {
 	var idle []*host
 	for range min(len(m.ring), sweepHosts) {
 		m.broom = (m.broom + 1) % len(m.ring)
-		if h := m.ring[m.broom]; now-time.Duration(h.used.Load()) > sweepIdle && h.pools.current.Load() != nil {
+		if h := m.ring[m.broom]; now-time.Duration(h.used.Load()) > sweepIdle && (h.pools.current.Load() != nil || h.latency.Load() != nil) {
 			idle = append(idle, h)
 		}
 	}
 	m.mu.Unlock()
 	for _, h := range idle {
+		h.latency.Store(nil)
 		h.pools.giveBack()
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -29,7 +28,7 @@ type Transport struct {
 	around   []Middleware    // of pooled, the outermost first
 	cache    *cache.Cache
 	observer Observer
-	logger   *slog.Logger
+	logs     logs
 	permits  *semaphore.Weighted // of the whole process; nil: no bound
 	limit    int64               // of permits
 	hosts    hostMap
@@ -38,13 +37,17 @@ type Transport struct {
 	closed   atomic.Bool
 	panics   sync.Map // of functions that were configured: those that were logged
 	idle     idleConns
+	history  history
+
+	detach     func()
+	detachOnce sync.Once
 }
 
 // New returns a Transport, or every problem of the configuration at once.
 func New(c Config) (*Transport, error) {
 	t := &Transport{
 		observer: c.Observer,
-		logger:   c.Logger,
+		logs:     logs{to: c.Logger},
 		epoch:    time.Now(),
 		base:     c.Base,
 	}
@@ -81,6 +84,9 @@ func New(c Config) (*Transport, error) {
 		return nil, fmt.Errorf("watertight: %w", errors.Join(errs...))
 	}
 	t.cache = cache.New(store)
+	if a, ok := t.observer.(Attacher); ok {
+		t.attach(a)
+	}
 	return t, nil
 }
 
@@ -184,6 +190,11 @@ func (t *Transport) CloseIdleConnections() {
 func (t *Transport) Close() error {
 	t.closed.Store(true)
 	t.CloseIdleConnections()
+	t.detachOnce.Do(func() {
+		if t.detach != nil {
+			t.detach()
+		}
+	})
 	return nil
 }
 

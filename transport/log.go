@@ -1,0 +1,63 @@
+package transport
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+)
+
+// logPatience is how long a call waits for the Logger.
+const logPatience = 100 * time.Millisecond
+
+// logs is the Logger, which may block, panic or end its goroutine: none of that
+// reaches a call.
+type logs struct {
+	to      *slog.Logger // nil: slog.Default()
+	blocked atomic.Bool  // a record is with the handler for longer than logPatience
+	lost    atomic.Int64 // records since
+}
+
+func (l *logs) logger() *slog.Logger { return cmp.Or(l.to, slog.Default()) }
+
+// debugging reports whether records of what happens often are wanted.
+func (t *Transport) debugging(ctx context.Context) (wanted bool) {
+	defer func() { _ = recover() }()
+	return t.logs.logger().Enabled(ctx, slog.LevelDebug)
+}
+
+// log writes a record. It waits for the handler, so that records keep their order,
+// but no longer than logPatience.
+func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs ...slog.Attr) {
+	l := &t.logs
+	if l.blocked.Load() {
+		l.lost.Add(1)
+		return
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		l.logger().LogAttrs(ctx, level, msg, attrs...)
+	}()
+	patience := time.NewTimer(logPatience)
+	defer patience.Stop()
+	select {
+	case <-done:
+	case <-patience.C:
+		if l.blocked.CompareAndSwap(false, true) {
+			go t.unblock(done)
+			t.observe(ctx, Event{Kind: EventLogBlocked, Limit: logPatience})
+		}
+	}
+}
+
+// unblock waits for the handler, and then says what was lost.
+func (t *Transport) unblock(done <-chan struct{}) {
+	<-done
+	t.logs.blocked.Store(false)
+	if n := t.logs.lost.Swap(0); n > 0 {
+		t.log(context.Background(), slog.LevelWarn, "log records were lost while the log handler blocked", slog.Int64("lost", n))
+	}
+}
