@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"sync/atomic"
@@ -25,8 +26,9 @@ type attempt struct {
 
 	// What the breaker and the bulkhead handed out, given back by end.
 	ticket  ticket
-	permit  bool // of the host
-	shared  bool // of the process
+	permit  bool          // of the host
+	shared  bool          // of the process
+	waited  time.Duration // for them
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
@@ -200,10 +202,24 @@ func (a *attempt) end(how ending, err error) {
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
 	}
 	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
-		Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
+		Outcome: a.outcome(how, resp, err), Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 	if handed != nil {
 		handed.end(statusOf(resp), err)
 	}
+}
+
+// outcome names how an attempt ended, for the observer.
+func (a *attempt) outcome(how ending, resp *http.Response, err error) string {
+	var e *Error
+	switch {
+	case how == endPanic || resp != nil && resp.StatusCode >= 500:
+		return "error"
+	case err == nil:
+		return "success"
+	case !errors.As(err, &e) && a.call.gone() != nil:
+		return "cancelled"
+	}
+	return "error"
 }
 
 // giveBack returns what the attempt holds of its host.
@@ -269,6 +285,9 @@ func newAttempt(next http.RoundTripper) http.RoundTripper {
 func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
+	if a.waited > 0 {
+		a.call.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: a.number, Duration: a.waited})
+	}
 	a.announce(req)
 	a.watchUpload(req)
 	return a.answered(l.next.RoundTrip(req))

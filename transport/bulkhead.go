@@ -74,19 +74,19 @@ func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, wait *time.Dura
 	c := a.call
 	full := &Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: knob}
 	if shadow || b.policy.MaxWait <= 0 {
-		return b.refuse(a, c.error(full), shadow)
+		return b.refuse(a, c.error(full), 0, shadow)
 	}
 	full.Limit = b.policy.MaxWait
 	begun := b.h.t.now()
 	defer func() { *wait -= b.h.t.now() - begun }()
 	if left := c.leftOfTotal(begun); left < *wait {
-		return b.await(a, permits, left, c.totalTimeout("queue"))
+		return b.await(a, permits, begun, left, c.totalTimeout("queue"))
 	}
-	return b.await(a, permits, *wait, c.error(full))
+	return b.await(a, permits, begun, *wait, c.error(full))
 }
 
 // await waits for a permit until the caller leaves or the time is over.
-func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, wait time.Duration, late *Error) error {
+func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, begun, wait time.Duration, late *Error) error {
 	c := a.call
 	ctx, cancel := context.WithTimeout(c.ctx, wait)
 	defer cancel()
@@ -102,18 +102,20 @@ func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, wait time.Dura
 	b.waiting.Add(1)
 	err := permits.Acquire(ctx, 1)
 	b.waiting.Add(-1)
+	waited := b.h.t.now() - begun
 	if err == nil {
+		a.waited += waited // told when the attempt has started, and is sure to end
 		return nil
 	}
 	if err := c.gone(); err != nil {
 		return err
 	}
-	return b.refuse(a, late, false)
+	return b.refuse(a, late, waited, false)
 }
 
 // refuse counts a refusal and tells of it, once the host's permit is back that was
 // taken before the process had none.
-func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
+func (b *bulkhead) refuse(a *attempt, e *Error, waited time.Duration, shadow bool) error {
 	b.giveBack(a)
 	reason := "full"
 	switch {
@@ -128,7 +130,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))
 	}
-	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Err: e, Shadow: shadow})
+	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Duration: waited, Err: e, Shadow: shadow})
 	return e
 }
 

@@ -301,9 +301,16 @@ func listenerEnds(tr *transport.Transport) {
 	}
 	get("http://a.test/good") // the process is full
 	get("http://b.test/good") // so is the host
-	for _, resp := range held {
-		listenerApart(func() { _ = resp.Body.Close() })
-	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		time.Sleep(time.Millisecond)
+		for _, resp := range held {
+			listenerApart(func() { _ = resp.Body.Close() })
+		}
+	}()
+	get("http://b.test/good") // waits for its permit
+	<-closed
 	for range 3 { // the last is refused
 		get("http://a.test/down")
 	}
@@ -353,7 +360,7 @@ func TestListenerThatEndsItsGoroutineLosesNothing(t *testing.T) {
 					}
 					p := policy.Policy{
 						Timeout:  policy.Timeout{Read: time.Second},
-						Bulkhead: policy.Bulkhead{MaxConcurrent: 2},
+						Bulkhead: policy.Bulkhead{MaxConcurrent: 2, MaxWait: 10 * time.Millisecond},
 						Breaker:  policy.Breaker{ConsecutiveFailures: 2, OpenFor: time.Second, HalfOpenProbes: 1},
 						Retry:    policy.Retry{MaxAttempts: 2, Base: time.Millisecond, Max: time.Millisecond},
 						Fallback: policy.Fallback{MaxStale: time.Hour, Degraded: func(r *http.Request, _ error) *http.Response {

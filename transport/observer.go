@@ -52,12 +52,15 @@ const (
 	// (their number), Duration, Status, Err.
 	EventCallEnd EventKind = iota + 1
 	// EventAttemptEnd: an attempt has ended, body included. Attempt, Verdict, Slow,
-	// Duration, Status, Proto, Err.
+	// Outcome, Duration, Status, Proto, Err.
 	EventAttemptEnd
 	// EventTransition: a breaker changed its state. Transition.
 	EventTransition
-	// EventRefusal: a layer refused an attempt. Layer, Reason, Err.
+	// EventRefusal: a layer refused an attempt. Layer, Reason, Duration (of a wait
+	// for a permit), Err.
 	EventRefusal
+	// EventPermit: an attempt got its permit after a wait. Duration.
+	EventPermit
 	// EventTimeout: a limit fired. Phase, Limit.
 	EventTimeout
 	// EventRetry: a retry is about to wait. Attempt (the one that failed), Delay,
@@ -89,7 +92,7 @@ func (k EventKind) String() string {
 	return "unknown"
 }
 
-var kindNames = [...]string{"none", "call_end", "attempt_end", "transition", "refusal", "timeout", "retry",
+var kindNames = [...]string{"none", "call_end", "attempt_end", "transition", "refusal", "permit", "timeout", "retry",
 	"retry_suppressed", "fallback", "leak", "blind", "overflow", "log_blocked"}
 
 // Event is something that happened. Kind, Scheme, Host, Layer and Attempt are set
@@ -111,7 +114,7 @@ type Event struct {
 	Proto      string // such as HTTP/2.0
 	Slow       bool
 	Verdict    policy.Verdict
-	Outcome    string // success, fallback, rejected, error (a 5xx too), cancelled
+	Outcome    string // success, fallback, rejected, error (a 5xx too), cancelled; of an attempt success, error or cancelled
 	Fallback   string // stale, degraded, fail_fast
 	Err        error
 	Transition *Transition // not to be changed

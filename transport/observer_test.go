@@ -517,7 +517,7 @@ func TestLogTellsTransitionsWithTheirEvidence(t *testing.T) {
 func TestObserverIsToldKindsThatHaveNames(t *testing.T) {
 	for kind, want := range map[transport.EventKind]string{
 		0: "none", transport.EventCallEnd: "call_end", transport.EventAttemptEnd: "attempt_end", transport.EventTransition: "transition",
-		transport.EventRefusal: "refusal", transport.EventTimeout: "timeout", transport.EventRetry: "retry",
+		transport.EventRefusal: "refusal", transport.EventPermit: "permit", transport.EventTimeout: "timeout", transport.EventRetry: "retry",
 		transport.EventRetrySuppressed: "retry_suppressed", transport.EventFallback: "fallback", transport.EventLeak: "leak",
 		transport.EventBlind: "blind", transport.EventOverflow: "overflow", transport.EventLogBlocked: "log_blocked",
 		transport.EventLogBlocked + 1: "unknown", 255: "unknown",
