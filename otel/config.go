@@ -1,0 +1,94 @@
+package otel
+
+import (
+	"errors"
+	"fmt"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// scope is the name of the instrumentation.
+const scope = "github.com/watertight-go/watertight/otel"
+
+// Config says where signals go. The zero Config uses the global providers.
+type Config struct {
+	TracerProvider trace.TracerProvider          // nil: otel.GetTracerProvider()
+	MeterProvider  metric.MeterProvider          // nil: otel.GetMeterProvider()
+	Propagator     propagation.TextMapPropagator // nil: otel.GetTextMapPropagator(), asked for each attempt
+
+	// ClientName is resilience.client.name. Two Transports of one process that
+	// call the same hosts need it, or their figures add up. Empty: none.
+	ClientName string
+
+	// PolicyName is resilience.policy.name of a host, given as host:port. It
+	// should return few names: hosts of one name are added up. Nil: the host.
+	PolicyName func(host string) string
+
+	// MaxPolicyNames bounds the names, and so the series: hosts beyond it are
+	// added up as _other, and one log record of the SDK says so. Zero: 100.
+	MaxPolicyNames int
+
+	// NoAttemptSpans leaves the spans and durations of attempts, and propagation,
+	// to an instrumentation below the stack.
+	NoAttemptSpans bool
+
+	// RedactQuery names the query parameters, in any case, whose values are not
+	// recorded in url.full. Nil: those by which clouds sign URLs, and the usual
+	// names of tokens, keys and passwords. Empty: none.
+	RedactQuery []string
+}
+
+// defaultRedact begins with the list of the semantic conventions for url.full.
+var defaultRedact = []string{
+	"AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature",
+	"X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "X-Goog-Credential",
+	"access_token", "refresh_token", "id_token", "client_secret", "token", "api_key", "apikey", "api-key", "key",
+	"password", "passwd", "secret", "auth", "code", "session", "jwt",
+}
+
+const (
+	defaultMaxPolicyNames = 100
+	mostPolicyNames       = 1000 // beyond it the SDK drops attributes
+	otherPolicyName       = "_other"
+)
+
+// NewObserver returns an Observer for transport.Config.Observer, or every problem
+// of the configuration at once. Instruments that a provider refuses are reported
+// to otel.Handle and do without; the rest works.
+func NewObserver(c Config) (*Observer, error) {
+	var errs []error
+	if c.MaxPolicyNames < 0 || c.MaxPolicyNames > mostPolicyNames {
+		errs = append(errs, fmt.Errorf("MaxPolicyNames: %d: must be from 1 to %d, or 0 for %d", c.MaxPolicyNames, mostPolicyNames, defaultMaxPolicyNames))
+	}
+	for i, name := range c.RedactQuery {
+		if name == "" {
+			errs = append(errs, fmt.Errorf("RedactQuery[%d]: empty: must be the name of a query parameter", i))
+		}
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("watertight/otel: %w", errors.Join(errs...))
+	}
+	if c.MaxPolicyNames == 0 {
+		c.MaxPolicyNames = defaultMaxPolicyNames
+	}
+	if c.RedactQuery == nil {
+		c.RedactQuery = defaultRedact
+	}
+	if c.TracerProvider == nil {
+		c.TracerProvider = otel.GetTracerProvider()
+	}
+	if c.MeterProvider == nil {
+		c.MeterProvider = otel.GetMeterProvider()
+	}
+	o := &Observer{config: c, tracer: c.TracerProvider.Tracer(scope)}
+	if c.ClientName != "" {
+		o.common = []attribute.KeyValue{attribute.String("resilience.client.name", c.ClientName)}
+	}
+	o.names.init(o)
+	o.meters.init(o, c.MeterProvider.Meter(scope))
+	return o, nil
+}

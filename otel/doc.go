@@ -1,0 +1,46 @@
+// Package otel makes traces and metrics of what a [transport.Transport] does. It
+// uses the API of OpenTelemetry only; where they go is up to the providers of the
+// program.
+//
+//	obs, err := otel.NewObserver(otel.Config{})
+//	if err != nil {
+//		return err
+//	}
+//	rt, err := transport.New(transport.Config{Observer: obs})
+//
+// # Spans
+//
+// A call has one span of kind INTERNAL, "resilience GET", that ends with its body:
+// what became of it, how many attempts it took, what was served in place of an
+// answer and why. Below it, each attempt on the wire has one of kind CLIENT, named
+// and attributed as the semantic conventions for HTTP clients have it, whose
+// context its own request carries. A refused call puts nothing on the wire and has
+// no such span; its own links to the span of the call that tripped the breaker.
+// Retries and transitions are events of the call's span. A failure that a retry or
+// a fallback has made good is no error of the call, and neither is a caller who
+// leaves.
+//
+// # Metrics
+//
+// Their names begin with "resilience.", their attributes too; all carry
+// resilience.policy.name, which is the host unless [Config.PolicyName] says
+// otherwise, and resilience.client.name where [Config.ClientName] is set. The README
+// has the table. Decisions are counted where they are taken, by atomics that a
+// collection reads; the states of breakers, permits and budgets are looked at when
+// they are collected. Decisions of layers in shadow mode are counted apart, with
+// resilience.shadow = true.
+//
+// # Together with otelhttp
+//
+//   - Alone, the default: the spans of the attempts are made here.
+//   - Below the stack, as Base: set [Config.NoAttemptSpans], and wrap its own base
+//     in [Annotate], which adds the number of the attempt to its spans. The stack
+//     then has a base that is not an *http.Transport, with what that means for its
+//     limits.
+//   - Around the stack: all attempts are below one span of otelhttp's, which ends
+//     with the call.
+//
+// Nothing that may be a secret is in any of it: of the URL, userinfo and the values
+// of query parameters that carry credentials are redacted, and no error texts or
+// headers are recorded.
+package otel
