@@ -86,6 +86,8 @@ type breaker struct {
 	consecutive int
 	reopens     int
 	last        string // what the last failure was
+	failures    failures
+	closedUntil time.Time // when it last left Closed
 	blind       bool
 	recent      []Transition
 	queue       []told // to be delivered
@@ -328,6 +330,9 @@ func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Eviden
 	from, _ := b.load()
 	b.enter(to)
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
+	if from == Closed {
+		b.closedUntil = t.At
+	}
 	if to == Open {
 		t.Until = b.h.t.wall(time.Duration(b.until.Load()))
 		b.retiring = !b.policy.Shadow

@@ -124,6 +124,7 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 	} else if a.ticket.done != nil && a.count(policy.Failure) {
 		b.h.counts.verdict(policy.Failure)
 		b.last = "slow call"
+		b.failures.add(Failure{At: b.h.t.wall(now), What: b.last})
 		a.ticket.done(errProbeFailed)
 		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 	}
@@ -189,6 +190,9 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 			return
 		}
 		b.mu.Lock()
+	}
+	if v == policy.Failure { // also one of an earlier state: it is no evidence, but tells of the host
+		b.failures.add(Failure{At: b.h.t.wall(now), What: last})
 	}
 	state, generation := b.load()
 	if generation != a.ticket.generation {

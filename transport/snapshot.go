@@ -77,14 +77,17 @@ func (c *counts) fallback(kind string, shadow bool) {
 type HostSnapshot struct {
 	Scheme string
 	Host   string        // host:port
-	Policy policy.Policy // not to be changed
+	Policy policy.Policy // not to be changed; of a breaker that is on, with what its zero fields stand for
 
 	State       State         // HalfOpen also when the wait is over and no call has come
 	Since       time.Time     // when State began; zero for a breaker that never moved
+	ClosedUntil time.Time     // when it last left Closed; zero while it is Closed
 	RetryIn     time.Duration // until probes are let through; zero unless Open
 	Window      Evidence      // what the window holds now
 	Trip        *Evidence     // why it last opened, by a trip or by hand; nil if it never did
+	Tripped     time.Time     // when that was
 	Transitions []Transition  // the last ones, the oldest first
+	Failures    []Failure     // the last ones, the oldest first; none where the breaker is off
 
 	InFlight      int     // attempts under way, until their bodies have ended: those that hold a permit, where there are permits
 	MaxConcurrent int     // 0: no bound
@@ -94,6 +97,12 @@ type HostSnapshot struct {
 	Latency Latency
 	Stale   ServedStale // the last one
 	Counts  Counts
+}
+
+// Failure is an attempt that counted as one.
+type Failure struct {
+	At   time.Time
+	What string // a status code or a kind of error, as Evidence.Last has it
 }
 
 // ServedStale tells of a stored answer that was served in place of a failure.
@@ -152,7 +161,10 @@ func (h *host) snapshot() HostSnapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.State, _ = b.load()
-	s.Transitions = slices.Clone(b.recent)
+	if b.on {
+		s.Policy.Breaker = b.policy
+	}
+	s.Transitions, s.Failures = slices.Clone(b.recent), b.failures.all()
 	if n := len(b.recent); n > 0 {
 		s.Since = b.recent[n-1].At
 	}
@@ -161,8 +173,11 @@ func (h *host) snapshot() HostSnapshot {
 			s.State, s.Since = HalfOpen, h.t.wall(time.Duration(b.until.Load()))
 		}
 	}
+	if s.State != Closed {
+		s.ClosedUntil = b.closedUntil
+	}
 	if t := b.trip.Load(); t != nil {
-		s.Trip = &t.evidence
+		s.Trip, s.Tripped = &t.evidence, t.at
 	}
 	if b.window != nil {
 		b.takeLeft(now)

@@ -39,6 +39,7 @@ type Transport struct {
 	idle     idleConns
 	history  history
 
+	done       chan struct{} // closed by Close
 	detach     func()
 	detachOnce sync.Once
 }
@@ -50,6 +51,7 @@ func New(c Config) (*Transport, error) {
 		logs:     logs{to: c.Logger},
 		epoch:    time.Now(),
 		base:     c.Base,
+		done:     make(chan struct{}),
 	}
 	t.hosts.seed = maphash.MakeSeed()
 	var errs []error
@@ -191,12 +193,18 @@ func (t *Transport) Close() error {
 	t.closed.Store(true)
 	t.CloseIdleConnections()
 	t.detachOnce.Do(func() {
+		if t.done != nil {
+			close(t.done)
+		}
 		if t.detach != nil {
 			t.detach()
 		}
 	})
 	return nil
 }
+
+// Done is closed by Close, for what follows a Transport until it ends.
+func (t *Transport) Done() <-chan struct{} { return t.done }
 
 // now reads the Transport's monotonic clock.
 func (t *Transport) now() time.Duration { return time.Since(t.epoch) }
