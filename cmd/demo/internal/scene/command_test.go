@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func TestBadFlagsAreNamedWithWhatWouldBeRight(t *testing.T) {
 		},
 	} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), strings.Fields(tt.args), &out, &errs); code != exitUsage {
+		if code := Main(t.Context(), strings.Fields(tt.args), &out, &errs, nil); code != exitUsage {
 			t.Errorf("%s: exit code %d, want %d", tt.args, code, exitUsage)
 		}
 		if out.Len() > 0 {
@@ -73,17 +73,17 @@ func TestBadFlagsAreNamedWithWhatWouldBeRight(t *testing.T) {
 func TestHelpGoesToStdout(t *testing.T) {
 	for _, args := range [][]string{{"-h"}, {"--help"}, {"proxy", "-h"}} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), args, &out, &errs); code != exitOK || errs.Len() > 0 || !strings.Contains(out.String(), "demo proxy -listen") {
+		if code := Main(t.Context(), args, &out, &errs, nil); code != exitOK || errs.Len() > 0 || !strings.Contains(out.String(), "demo proxy -listen") {
 			t.Errorf("%v: exit code %d, stderr %q", args, code, &errs)
 		}
 	}
 	var out bytes.Buffer
-	run(t.Context(), []string{"-h"}, &out, &out)
+	Main(t.Context(), []string{"-h"}, &out, &out, nil)
 	if !strings.Contains(out.String(), "curl -XPOST '127.0.0.1:8088/telemetry/delay?d=30s'") {
 		t.Error("no curl example")
 	}
 	out.Reset()
-	run(t.Context(), []string{"proxy", "-h"}, &out, &out)
+	Main(t.Context(), []string{"proxy", "-h"}, &out, &out, nil)
 	for _, k := range knobs {
 		if !strings.Contains(out.String(), "  -"+k.flag+" ") {
 			t.Errorf("-%s is not in the help", k.flag)
@@ -102,7 +102,7 @@ func TestAPortInUseIsAnErrorOfTheRunNotOfTheFlags(t *testing.T) {
 	defer s.close()
 	for _, args := range [][]string{{"-serve", s.host}, {"proxy", "-listen", s.host, "-target", "http://127.0.0.1:1"}} {
 		var out, errs bytes.Buffer
-		if code := run(t.Context(), args, &out, &errs); code != exitFailed || !strings.Contains(errs.String(), s.host) {
+		if code := Main(t.Context(), args, &out, &errs, nil); code != exitFailed || !strings.Contains(errs.String(), s.host) {
 			t.Errorf("%v: exit code %d, %s", args, code, &errs)
 		}
 	}
@@ -127,7 +127,7 @@ func TestBothRunsHoldTheirClaims(t *testing.T) {
 	var out bytes.Buffer
 	v := &view{out: &out, look: look{unicode: true}}
 	svg := filepath.Join(t.TempDir(), "demo.svg")
-	code, err := runBoth(t.Context(), small(), v, &out, svg)
+	code, err := runBoth(t.Context(), small(), v, &out, svg, nil)
 	if code != exitOK || err != nil {
 		t.Fatalf("exit code %d, %v\n%s", code, err, &out)
 	}
@@ -157,7 +157,7 @@ func TestBothRunsHoldTheirClaims(t *testing.T) {
 func TestAFileThatCannotBeDrawnIntoIsToldBeforeTheRun(t *testing.T) {
 	var out, errs bytes.Buffer
 	svg := filepath.Join(t.TempDir(), "no", "such.svg")
-	if code := run(t.Context(), []string{"-svg", svg}, &out, &errs); code != exitFailed || out.Len() > 0 || !strings.Contains(errs.String(), "-svg: open "+svg) {
+	if code := Main(t.Context(), []string{"-svg", svg}, &out, &errs, nil); code != exitFailed || out.Len() > 0 || !strings.Contains(errs.String(), "-svg: open "+svg) {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, &out, &errs)
 	}
 }
@@ -191,7 +191,7 @@ func TestClaimsAreToldWhereTheDrawingFails(t *testing.T) {
 		t.Skip(err)
 	}
 	var out bytes.Buffer
-	code, err := runBoth(t.Context(), small(), &view{}, &out, full)
+	code, err := runBoth(t.Context(), small(), &view{}, &out, full, nil)
 	if code != exitFailed || err == nil || !strings.Contains(err.Error(), "-svg: write "+full) || !strings.Contains(out.String(), `"claims"`) {
 		t.Errorf("exit code %d, %v, %s", code, err, &out)
 	}
@@ -211,7 +211,7 @@ func TestAnInterruptedRunEndsAtOnceAndFails(t *testing.T) {
 	time.AfterFunc(300*time.Millisecond, cancel)
 	var out, errs bytes.Buffer
 	start := time.Now()
-	code := run(ctx, []string{"-json"}, &out, &errs)
+	code := Main(ctx, []string{"-json"}, &out, &errs, nil)
 	if code != exitFailed || out.Len() > 0 || !strings.Contains(errs.String(), "interrupted") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, &out, &errs)
 	}

@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"bytes"
@@ -27,7 +27,7 @@ func TestServeTakesFaultsByHand(t *testing.T) {
 	code := make(chan int)
 	go func() {
 		v := &view{out: &out}
-		c, err := runServe(ctx, small(), v, addr)
+		c, err := runServe(ctx, small(), v, addr, nil)
 		if err != nil {
 			t.Error(err)
 		}
@@ -112,7 +112,7 @@ func TestServeTakesFaultsByHand(t *testing.T) {
 }
 
 func TestServeIsNotForWebPages(t *testing.T) {
-	r, err := newRig(small(), &view{}, true, true)
+	r, err := newRig(small(), &view{}, true, true, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"context"
@@ -15,12 +15,12 @@ import (
 )
 
 // runServe keeps the stack's run going, with faults by hand, until ctx ends.
-func runServe(ctx context.Context, s setting, v *view, addr string) (int, error) {
+func runServe(ctx context.Context, s setting, v *view, addr string, x *export) (int, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return exitFailed, fmt.Errorf("-serve %s: %w", addr, err)
 	}
-	r, err := newRig(s, v, true, true)
+	r, err := newRig(s, v, true, true, x)
 	if err != nil {
 		_ = l.Close()
 		return exitFailed, err
@@ -30,6 +30,7 @@ func runServe(ctx context.Context, s setting, v *view, addr string) (int, error)
 	v.title("B", "the stack, until interrupted")
 	v.note("faults by hand: http://%s/", l.Addr())
 	v.note("the assembler:  http://%s/mission", r.service.server.host)
+	x.tell(v)
 	r.begin(ctx)
 	<-ctx.Done()
 	control.close()

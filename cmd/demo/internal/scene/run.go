@@ -1,4 +1,4 @@
-package main
+package scene
 
 import (
 	"context"
@@ -15,7 +15,8 @@ import (
 type rig struct {
 	setting setting
 	view    *view
-	endless bool // no claims are made of it, and nothing is kept
+	export  *export // nil: none
+	endless bool    // no claims are made of it, and nothing is kept
 	deps    map[string]*dependency
 	service *assembler
 	load    *load
@@ -52,9 +53,10 @@ type transition struct {
 	transport.Transition
 }
 
-// newRig starts the servers; withStack chooses the client between them.
-func newRig(s setting, v *view, withStack, endless bool) (*rig, error) {
-	r := &rig{setting: s, view: v, endless: endless, deps: map[string]*dependency{}, record: record{stalls: &stalls{}}}
+// newRig starts the servers; withStack chooses the client between them, and x
+// exports what that does, unless it is nil.
+func newRig(s setting, v *view, withStack, endless bool, x *export) (*rig, error) {
+	r := &rig{setting: s, view: v, endless: endless, export: x, deps: map[string]*dependency{}, record: record{stalls: &stalls{}}}
 	var deps []*dependency
 	for _, name := range names {
 		d, err := newDependency(name, s.latency)
@@ -88,7 +90,7 @@ func (r *rig) client(withStack bool) (*http.Client, error) {
 	rt, err := transport.New(transport.Config{
 		Default:  r.setting.policy,
 		Hosts:    map[string]policy.Policy{r.deps[slowOne].server.host: r.setting.telemetry},
-		Observer: r,
+		Observer: r.export.of(r),
 		Logger:   slog.New(slog.DiscardHandler), // the view tells of transitions
 	})
 	if err != nil {
@@ -253,7 +255,7 @@ func moved(all []transition, to transport.State, after time.Time) (time.Time, bo
 
 // runBare is run A.
 func runBare(ctx context.Context, s setting, v *view) (record, error) {
-	r, err := newRig(s, v, false, false)
+	r, err := newRig(s, v, false, false, nil)
 	if err != nil {
 		return record{}, err
 	}
@@ -269,12 +271,13 @@ func runBare(ctx context.Context, s setting, v *view) (record, error) {
 }
 
 // runStack is run B.
-func runStack(ctx context.Context, s setting, v *view) (record, error) {
-	r, err := newRig(s, v, true, false)
+func runStack(ctx context.Context, s setting, v *view, x *export) (record, error) {
+	r, err := newRig(s, v, true, false, x)
 	if err != nil {
 		return record{}, err
 	}
 	v.title("B", "the stack: policy.Service(), telemetry may be 10 min stale")
+	x.tell(v)
 	r.begin(ctx)
 	sleep(ctx, s.warmB)
 	r.inject(fault{kind: delay, delay: s.delay, share: 1})
