@@ -77,7 +77,7 @@ func (c *counts) fallback(kind string, shadow bool) {
 type HostSnapshot struct {
 	Scheme string
 	Host   string        // host:port
-	Policy policy.Policy // not to be changed; of a breaker that is on, with what its zero fields stand for
+	Policy policy.Policy // not to be changed
 
 	State       State         // HalfOpen also when the wait is over and no call has come
 	Since       time.Time     // when State began; zero for a breaker that never moved
@@ -161,9 +161,6 @@ func (h *host) snapshot() HostSnapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.State, _ = b.load()
-	if b.on {
-		s.Policy.Breaker = b.policy
-	}
 	s.Transitions, s.Failures = slices.Clone(b.recent), b.failures.all()
 	if n := len(b.recent); n > 0 {
 		s.Since = b.recent[n-1].At
