@@ -210,13 +210,14 @@ func (a *attempt) end(how ending, err error) {
 
 // outcome names how an attempt ended, for the observer.
 func (a *attempt) outcome(how ending, resp *http.Response, err error) string {
-	var e *Error
 	switch {
 	case how == endPanic || resp != nil && resp.StatusCode >= 500:
 		return "error"
 	case err == nil:
 		return "success"
-	case !errors.As(err, &e) && a.call.gone() != nil:
+	}
+	var e *Error // here, since it is an allocation
+	if !errors.As(err, &e) && a.call.gone() != nil {
 		return "cancelled"
 	}
 	return "error"
