@@ -87,7 +87,7 @@ type breaker struct {
 	reopens     int
 	last        string // what the last failure was
 	failures    failures
-	closedUntil time.Time // when it last left Closed
+	outage      *Transition // the last one from Closed
 	blind       bool
 	recent      []Transition
 	queue       []told // to be delivered
@@ -331,7 +331,7 @@ func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Eviden
 	b.enter(to)
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
 	if from == Closed {
-		b.closedUntil = t.At
+		b.outage = &t
 	}
 	if to == Open {
 		t.Until = b.h.t.wall(time.Duration(b.until.Load()))

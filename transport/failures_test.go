@@ -75,7 +75,7 @@ func TestSnapshotTellsOfAProbeThatFailedByBeingSlow(t *testing.T) {
 }
 
 // Half-open and open take turns through an outage: what counts is when it began.
-func TestSnapshotTellsWhenAHostWasLastClosed(t *testing.T) {
+func TestSnapshotTellsUntilWhenAHostWasClosedAndWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := transporttest.NewBase(transporttest.Step{Status: 500})
 		tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet(),
@@ -87,18 +87,19 @@ func TestSnapshotTellsWhenAHostWasLastClosed(t *testing.T) {
 			_ = hostCall(tr, "http://a.test")
 			tripped := time.Now()
 			s := tr.Snapshot()[0]
-			if s.State != transport.Open || !s.ClosedUntil.Equal(began) || !s.Tripped.Equal(tripped) {
+			if s.State != transport.Open || !s.ClosedUntil.Equal(began) || !s.Tripped.Equal(tripped) ||
+				s.Cause == nil || s.Cause.Trigger != "consecutive_failures" {
 				t.Fatalf("%+v", s)
 			}
 			time.Sleep(2 * time.Minute)
 		}
 		base.Script(transporttest.Step{})
 		_ = hostCall(tr, "http://a.test")
-		if s := tr.Snapshot()[0]; s.State != transport.Closed || !s.ClosedUntil.IsZero() || s.Tripped.IsZero() {
+		if s := tr.Snapshot()[0]; s.State != transport.Closed || !s.ClosedUntil.IsZero() || s.Cause != nil || s.Tripped.IsZero() {
 			t.Fatalf("%+v", s)
 		}
 		tr.Host("a.test").ForceClosed()
-		if s := tr.Snapshot()[0]; !s.ClosedUntil.Equal(time.Now()) {
+		if s := tr.Snapshot()[0]; !s.ClosedUntil.Equal(time.Now()) || s.Cause.Trigger != "forced" {
 			t.Errorf("%+v", s)
 		}
 	})

@@ -82,6 +82,7 @@ type HostSnapshot struct {
 	State       State         // HalfOpen also when the wait is over and no call has come
 	Since       time.Time     // when State began; zero for a breaker that never moved
 	ClosedUntil time.Time     // when it last left Closed; zero while it is Closed
+	Cause       *Evidence     // why it did; Trip is what was found since, such as a probe that failed
 	RetryIn     time.Duration // until probes are let through; zero unless Open
 	Window      Evidence      // what the window holds now
 	Trip        *Evidence     // why it last opened, by a trip or by hand; nil if it never did
@@ -171,7 +172,7 @@ func (h *host) snapshot() HostSnapshot {
 		}
 	}
 	if s.State != Closed {
-		s.ClosedUntil = b.closedUntil
+		s.ClosedUntil, s.Cause = b.outage.At, &b.outage.Evidence
 	}
 	if t := b.trip.Load(); t != nil {
 		s.Trip, s.Tripped = &t.evidence, t.at
