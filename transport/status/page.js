@@ -1,0 +1,475 @@
+'use strict';
+(() => {
+const $ = id => document.getElementById(id);
+const limit = 100, strip = 900, silence = 25000; // hosts; seconds; milliseconds
+const names = {closed: 'Closed', open: 'Open', half_open: 'Half-open', forced_open: 'Forced open', forced_closed: 'Forced closed'};
+const local = () => performance.now() / 1000; // the browser's time of day is never compared with the server's
+
+// Elements.
+
+function el(tag, props, ...children) {
+  const e = tag === 'svg' || tag === 'rect' ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
+  for (const [k, v] of Object.entries(props || {})) k in e && k !== 'className' && k !== 'role' && tag !== 'svg' && tag !== 'rect' ? e[k] = v : e.setAttribute(k === 'className' ? 'class' : k, v);
+  e.append(...children.filter(c => c != null));
+  return e;
+}
+function text(node, s) { if (node.textContent !== s) node.textContent = s; }
+function cls(node, s) { if (node.getAttribute('class') !== s) node.setAttribute('class', s); }
+function place(parent, nodes) { // moves as little as it can, so that focus stays
+  let at = parent.firstChild;
+  for (const n of nodes) {
+    if (n === at) at = at.nextSibling; else parent.insertBefore(n, at);
+  }
+  while (at) { const next = at.nextSibling; at.remove(); at = next; }
+}
+
+// Figures.
+
+const grouped = new Intl.NumberFormat('en');
+const count = n => grouped.format(n);
+const percent = x => (x > 0 && x < .01 ? '<1' : Math.round(x * 100)) + ' %';
+function span(s) { // a duration that counts
+  s = Math.max(0, Math.floor(s));
+  if (s < 60) return s + ' s';
+  if (s < 3600) return Math.floor(s / 60) + ' min ' + s % 60 + ' s';
+  if (s < 86400) return Math.floor(s / 3600) + ' h ' + Math.floor(s % 3600 / 60) + ' min';
+  return Math.floor(s / 86400) + ' d ' + Math.floor(s % 86400 / 3600) + ' h';
+}
+function rough(s) { return s < 60 ? span(s) : s < 3600 ? Math.floor(s / 60) + ' min' : span(s); }
+function took(s) { return s === 0 ? '–' : s < .0995 ? (s * 1000).toPrecision(2) + ' ms' : s < .9995 ? Math.round(s * 1000) + ' ms' : s.toFixed(s < 10 ? 1 : 0) + ' s'; }
+function figure(s) { return s === 0 ? 'off' : s < 1 ? +(s * 1000).toPrecision(3) + ' ms' : s < 120 ? +s.toPrecision(3) + ' s' : span(s).replace(/ 0 (s|min|h)$/, ''); }
+const perSecond = r => r === 0 ? '0' : r < 10 ? r.toFixed(1) : count(Math.round(r));
+const clock = (iso, seconds) => new Date(iso).toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: seconds ? '2-digit' : undefined, hour12: false});
+
+// What the server said last. Ages are its own, and go on by our stopwatch.
+
+let doc = null, docAt = 0, instance = '', transitions = [], lastID = 0;
+const since = () => local() - docAt;
+const samples = new Map(); // counters of the last ten seconds, for rates
+
+function sample(h) {
+  const f = h.fallbacks, r = h.refusals, now = Date.parse(doc.at) / 1000;
+  const all = samples.get(key(h)) || [];
+  all.push({at: now, calls: h.calls.total, refused: r.breaker_open + r.breaker_half_open + r.bulkhead, stale: f.stale, degraded: f.degraded, fail_fast: f.fail_fast});
+  while (all.length > 2 && all[1].at < now - 10) all.shift();
+  samples.set(key(h), all);
+}
+function rate(h, what) {
+  const all = samples.get(key(h));
+  if (!all || all.length < 2) return null;
+  const first = all[0], last = all[all.length - 1], time = Date.parse(doc.at) / 1000 + since() - first.at;
+  return time < .9 ? null : Math.max(0, last[what] - first[what]) / time;
+}
+const key = h => h.scheme + '://' + h.host;
+
+// A bar that is a picture of the figure beside it.
+
+function bar() { const fill = el('span'), b = el('span', {className: 'bar', 'aria-hidden': 'true'}, fill); b.fill = fill; return b; }
+function setBar(b, part, whole, bad) {
+  const x = whole > 0 ? Math.min(1, part / whole) : 0;
+  b.hidden = !(whole > 0);
+  const width = (x * 100).toFixed(1) + '%';
+  if (b.fill.style.width !== width) b.fill.style.width = width;
+  cls(b, 'bar' + (bad(x) ? x >= 1 || bad(x) === 2 ? ' bad' : ' warn' : ''));
+}
+const high = x => x >= 1 ? 2 : x >= .75 ? 1 : 0, low = x => x < .1 ? 2 : x < .3 ? 1 : 0;
+
+// The details of a host: what it counts, live, and its configuration, which never changes.
+
+function pairs(caption) {
+  const body = el('tbody'), rows = new Map();
+  const table = el('table', {}, el('caption', {}, caption), body);
+  table.set = list => {
+    const used = [];
+    for (const [name, value] of list) {
+      let row = rows.get(name);
+      if (!row) { row = el('tr', {}, el('th', {scope: 'row'}, name), el('td')); rows.set(name, row); }
+      text(row.lastChild, String(value));
+      used.push(row);
+    }
+    place(body, used);
+  };
+  return table;
+}
+function details() {
+  const window_ = pairs('Window'), calls = pairs('Calls'), faults = pairs('Timeouts and refusals'), instead = pairs('Retries and fallbacks');
+  const config = el('div'), box = el('div', {className: 'detail'}, window_, calls, faults, instead, config);
+  box.update = h => {
+    const w = h.window, of = (n, threshold) => n + (threshold ? ' (limit ' + threshold + ')' : '');
+    window_.set(!w ? [['Breaker', 'off']] : [
+      ['Failed', of(w.failures + ' of ' + w.calls + ', ' + percent(w.failure_rate), w.failure_rate_threshold && percent(w.failure_rate_threshold))],
+      ['Slow', of(w.slow + ' of ' + w.timed + ', ' + percent(w.slow_rate), w.slow_rate_threshold && percent(w.slow_rate_threshold))],
+      ['In a row', of(w.consecutive_failures, w.consecutive_failures_threshold)],
+      ['Failures', of(w.failures, w.failures_threshold)],
+      ['Evidence', (w.seconds ? figure(w.seconds) + ', ' : '') + 'from ' + w.min_calls + ' calls'],
+      ...h.failures.map(k => ['Lately: ' + k.what, k.count])]);
+    const c = h.calls, l = h.latency;
+    calls.set([['Calls', count(c.total)], ['Attempts', count(c.attempts)], ['Succeeded', count(c.success)], ['Failed', count(c.failure)], ['Neutral', count(c.neutral)],
+      ['p50, p95, p99', [l.p50_seconds, l.p95_seconds, l.p99_seconds].map(took).join(', ')], ['Leaked bodies', count(h.leaks)]]);
+    const t = h.timeouts, r = h.refusals;
+    faults.set([['Connect', t.connect], ['TLS', t.tls], ['Response header', t.response_header], ['Body', t.body], ['Attempt', t.attempt], ['Total', t.total], ['Stream', t.stream],
+      ['Refused, open', r.breaker_open], ['Refused, half-open', r.breaker_half_open], ['Refused, bulkhead full', r.bulkhead]].map(([k, v]) => [k, count(v)]));
+    const f = h.fallbacks, b = h.retries.budget;
+    instead.set([['Retries', count(h.retries.made)], ['Suppressed', count(h.retries.suppressed)], ['Budget', b ? b.left.toFixed(1) + ' of ' + b.limit : 'none'],
+      ['Stale', count(f.stale)], ['Degraded', count(f.degraded)], ['Fail fast (503)', count(f.fail_fast)],
+      ['Last stale', f.last_stale ? 'as of ' + clock(f.last_stale.as_of, true) : 'never'], ['Shadow mode', h.shadow.join(', ') || 'none']]);
+  };
+  box.load = h => {
+    if (box.loaded) return;
+    box.loaded = true;
+    fetch('hosts?limit=1&host=' + encodeURIComponent(h.host) + '&scheme=' + encodeURIComponent(h.scheme)).then(r => r.json()).then(d => {
+      if (d.hosts.length) configuration(config, d.hosts[0]);
+    }).catch(() => { box.loaded = false; });
+  };
+  return box;
+}
+function configuration(box, h) {
+  const p = h.policy, t = p.timeout, b = p.bulkhead, k = p.breaker, r = p.retry, f = p.fallback, yes = x => x ? 'yes' : 'no', share = x => x ? percent(x) : 'off';
+  const shadow = x => x.shadow ? [['Shadow', 'yes']] : [];
+  const table = (caption, rows) => { const x = pairs(caption); x.set(rows); return x; };
+  box.replaceWith(
+    table('Configured: breaker', !k ? [['Breaker', 'off']] : [['Window', k.window_calls ? k.window_calls + ' calls' : figure(k.window_seconds)], ['Min calls', k.min_calls], ['Failure rate', share(k.failure_rate)], ['Slow call', figure(k.slow_call_seconds)], ['Slow rate', share(k.slow_rate)],
+      ['Consecutive failures', k.consecutive_failures || 'off'], ['Failures in window', k.failures_in_window || 'off'], ['Open for', figure(k.open_for_seconds) + (k.open_for_max_seconds ? ' to ' + figure(k.open_for_max_seconds) : '')], ['Half-open probes', k.half_open_probes], ['Classify', yes(k.classify)], ...shadow(k)]),
+    table('Configured: timeouts', [['Connect', figure(t.connect_seconds)], ['TLS handshake', figure(t.tls_handshake_seconds)], ['Read', figure(t.read_seconds)], ['Attempt', figure(t.attempt_seconds)], ['Total', figure(t.total_seconds)],
+      ['Min throughput', t.min_throughput_bytes_per_second ? count(t.min_throughput_bytes_per_second) + ' B/s' : 'off'], ['Stream idle', figure(t.stream_idle_seconds)], ['Streaming', yes(p.streaming)], ...shadow(t)]),
+    table('Configured: bulkhead and retry', [['Max concurrent', b.max_concurrent || 'off'], ['Max wait', figure(b.max_wait_seconds)], ['Body idle', figure(b.body_idle_seconds)], ...shadow(b), ['Max attempts', r.max_attempts || 1], ['Base to max', figure(r.base_seconds) + ' to ' + figure(r.max_seconds)],
+      ['Statuses', r.statuses ? r.statuses.join(' ') : 'default'], ['Max Retry-After', figure(r.max_retry_after_seconds)], ['Budget', r.budget_ratio || r.budget_min_per_second ? percent(r.budget_ratio) + ' + ' + r.budget_min_per_second + '/s' : 'none'], ...(r.shadow ? [['Shadow, retry', 'yes']] : [])]),
+    table('Configured: fallback', [['Max stale', figure(f.max_stale_seconds)], ['Stale limit', figure(f.stale_limit_seconds)], ['Degraded', yes(f.degraded)], ['Fail fast with 503', yes(f.fail_fast_503)], ['Cache', p.cache_off ? 'off' : 'on'], ...shadow(f)]));
+}
+
+// A host that is not closed.
+
+function card() {
+  const badge = el('span', {className: 'badge'}), title = el('h3'), duration = el('b'), from = el('span');
+  const why = el('span'), kinds = el('span', {className: 'kinds'});
+  const fact = (name, className) => { const dd = el('dd', {}, el('span'), el('small')); return {div: el('div', className ? {className} : {}, el('dt', {}, name), dd), value: dd.firstChild, more: dd.lastChild, dd}; };
+  const next = fact('Next probe', 'next'), instead = fact('Served instead', 'instead'), refused = fact('Refused'), permits = fact('Permits in use'), budget = fact('Retry budget'), latency = fact('Latency p50', 'latency');
+  for (const f of [permits, budget]) { f.bar = bar(); f.value.after(f.bar); }
+  const svg = el('svg', {viewBox: '0 0 ' + strip + ' 10', preserveAspectRatio: 'none', role: 'img'});
+  const more = details(), open = el('details', {}, el('summary', {}, 'Counts and configuration'), more);
+  const c = el('article', {}, el('div', {className: 'head'}, badge, title, el('span', {className: 'for'}, 'for ', duration, ' ', from)),
+    el('p', {className: 'why'}, why, kinds), el('dl', {className: 'facts'}, next.div, refused.div, instead.div, permits.div, budget.div, latency.div,
+      el('div', {className: 'last'}, el('dt', {}, 'Last 15 minutes'), el('dd', {}, svg, el('small', {'aria-hidden': 'true'}, el('span', {}, '15 min ago'), el('span', {}, 'now'))))), open);
+  open.addEventListener('toggle', () => { if (open.open) { more.update(c.host); more.load(c.host); } });
+
+  c.update = h => {
+    c.host = h;
+    const shadow = h.shadow.includes('breaker');
+    cls(c, 'card ' + h.state + (shadow ? ' shadowed' : ''));
+    cls(badge, 'badge ' + (shadow ? 'shadow' : h.state));
+    text(badge, names[h.state] + (shadow ? ', in shadow mode' : ''));
+    if (!title.firstChild) {
+      title.append(h.scheme && h.scheme !== 'https' ? el('small', {}, h.scheme + '://') : '', h.host);
+      title.id = 'host ' + key(h); title.id = title.id.replace(/\s/g, '-');
+      c.setAttribute('aria-labelledby', title.id);
+      open.firstChild.setAttribute('aria-label', 'Counts and configuration of ' + h.host);
+    }
+    text(from, '(since ' + clock(h.closed_until || h.since, true) + ')');
+    const t = h.trip, forced = h.state.startsWith('forced');
+    text(why, forced ? (h.state === 'forced_open' ? 'Forced open by hand: every call is refused until it is reset.' : 'Forced closed by hand: every call goes through, whatever it comes to, until it is reset.')
+      : sentence((h.cause || t || {}).text) + (t && h.cause && t.trigger.startsWith('probe_') ? ' Since then ' + because({evidence: t}) : '') + (shadow ? ' Calls go through all the same.' : ''));
+    text(kinds, h.failures.length ? ' Last failures: ' + h.failures.slice(0, 4).map(k => k.count + ' × ' + k.what).join(', ') + '.' : '');
+
+    const f = h.fallbacks, s = f.last_stale, degraded = f.degraded > 0, fast = f.fail_fast > 0;
+    const rest = [degraded ? count(f.degraded) + ' degraded' : '', fast ? count(f.fail_fast) + ' × 503' : ''].filter(Boolean).join(', ');
+    c.stale = s;
+    if (!s) {
+      text(instead.value, degraded ? 'Degraded answers' : fast ? '503, at once' : 'Nothing');
+      text(instead.more, degraded || fast ? rest + ' so far' : 'callers get the error at once');
+      if (h.state === 'forced_closed' || shadow) { text(instead.value, 'The answers themselves'); text(instead.more, ''); }
+    } else text(instead.value, 'Stale answers, as of ' + clock(s.as_of, true));
+    c.rest = (s ? count(f.stale) + ' stale' : '') + (rest ? ', ' + rest : '');
+
+    const r = h.refusals;
+    text(refused.value, count(r.breaker_open + r.breaker_half_open + r.bulkhead));
+    const p = h.permits;
+    text(permits.value, count(p.in_use) + (p.limit ? ' of ' + count(p.limit) : ''));
+    text(permits.more, p.waiting ? count(p.waiting) + ' waiting' : '');
+    setBar(permits.bar, p.in_use, p.limit, high);
+    const b = h.retries.budget;
+    text(budget.value, b ? b.left.toFixed(1) + ' of ' + b.limit : 'none');
+    text(budget.more, h.retries.suppressed ? count(h.retries.suppressed) + ' suppressed' : '');
+    setBar(budget.bar, b ? b.left : 0, b ? b.limit : 0, low);
+    const l = h.latency;
+    text(latency.value, took(l.p50_seconds));
+    text(latency.more, l.attempts ? 'p95 ' + took(l.p95_seconds) + ', p99 ' + took(l.p99_seconds) : 'no call lately');
+    if (open.open) more.update(h);
+    c.tick();
+  };
+  c.tick = () => {
+    const h = c.host, gone = since();
+    text(duration, span((h.closed_until ? h.closed_until_seconds : h.since_seconds || 0) + gone));
+    if (h.state === 'open') {
+      const left = (h.probe_due_seconds || 0) - gone;
+      text(next.value, left > 0 ? 'in ' + Math.ceil(left) + ' s' : 'with the next call');
+      text(next.more, 'at ' + clock(h.probe_due, true));
+    } else {
+      text(next.value, h.state === 'half_open' ? 'now' : 'none');
+      text(next.more, h.state === 'half_open' ? 'probes are let through' : 'until it is reset');
+    }
+    const s = c.stale, refusing = rate(h, 'refused');
+    if (s) text(instead.more, rough(s.ago_seconds + s.age_seconds + gone) + ' old; ' + c.rest + '; last ' + rough(s.ago_seconds + gone) + ' ago');
+    text(refused.more, (h.shadow.includes('breaker') ? 'would be; ' : '') + (refusing === null ? '\u00a0' : perSecond(refusing) + ' a second'));
+  };
+  c.draw = () => {
+    const h = c.host, now = since(), mine = transitions.filter(t => t.scheme === h.scheme && t.host === h.host);
+    let state = mine.length ? mine[0].from : h.state, x = 0;
+    const rects = [], said = [];
+    const rect = (to) => { if (to > x) rects.push(el('rect', {x: x.toFixed(1), y: 0, width: (to - x).toFixed(1), height: 10, class: state})); x = Math.max(x, to); };
+    for (const t of mine) {
+      const at = strip - (t.ago_seconds + local() - t.got);
+      if (at > 0) { rect(at); said.push(names[t.to].toLowerCase() + ' at ' + clock(t.at, true)); }
+      state = t.to;
+    }
+    rect(strip);
+    svg.replaceChildren(...rects);
+    svg.setAttribute('aria-label', 'The last 15 minutes: ' + (said.slice(-6).join(', ') || names[state].toLowerCase()));
+  };
+  return c;
+}
+const upper = s => s ? s[0].toUpperCase() + s.slice(1) : '', sentence = s => s ? upper(s) + '.' : '';
+
+// A host that is closed.
+
+function row() {
+  const button = el('button', {type: 'button', 'aria-expanded': 'false'}), td = () => { const x = el('td', {}, el('span'), bar()); x.value = x.firstChild; x.bar = x.lastChild; return x; };
+  const failed = td(), slow = td(), permits = td(), budget = td(), latency = el('td'), calls = el('td');
+  budget.className = 'wide';
+  const p50 = el('span'), others = el('small', {className: 'wide'});
+  latency.append(p50, others);
+  const badge = el('span', {className: 'badge shadow', hidden: true});
+  const r = el('tr', {}, el('th', {scope: 'row'}, button, badge), failed, slow, permits, budget, latency, calls);
+  const more = details(), extra = el('tr', {className: 'detail-row', hidden: true}, el('td', {colSpan: 7}, more));
+  r.extra = extra;
+  button.addEventListener('click', () => {
+    extra.hidden = !extra.hidden;
+    button.setAttribute('aria-expanded', String(!extra.hidden));
+    if (!extra.hidden) { more.update(r.host); more.load(r.host); }
+  });
+  const near = (cell, part, whole, x, threshold, least) => {
+    text(cell.value, whole ? count(part) + '/' + count(whole) + (part ? ' ' : '') : '–');
+    if (whole && part) cell.value.append(el('small', {}, percent(x)));
+    setBar(cell.bar, x, threshold, high);
+    cls(cell.value, threshold && x >= threshold * .75 && whole >= least / 2 ? 'near' : '');
+    cell.title = threshold ? 'opens at ' + percent(threshold) + ' of at least ' + least + ' calls' : '';
+  };
+  r.update = h => {
+    r.host = h;
+    if (!button.firstChild) button.append(el('span', {}, h.scheme && h.scheme !== 'https' ? el('small', {}, h.scheme + '://') : '', h.host));
+    badge.hidden = !h.shadow.length;
+    text(badge, h.shadow.length ? 'shadow: ' + h.shadow.join(', ') : '');
+    const w = h.window;
+    if (w) {
+      near(failed, w.failures, w.calls, w.failure_rate, w.failure_rate_threshold, w.min_calls);
+      near(slow, w.slow, w.timed, w.slow_rate, w.slow_rate_threshold, w.min_calls);
+    } else { text(failed.value, 'no breaker'); text(slow.value, '–'); setBar(failed.bar, 0, 0, high); setBar(slow.bar, 0, 0, high); }
+    const p = h.permits;
+    text(permits.value, count(p.in_use) + (p.limit ? '/' + count(p.limit) : '') + (p.waiting ? ' +' + count(p.waiting) : ''));
+    setBar(permits.bar, p.in_use + p.waiting, p.limit, high);
+    const b = h.retries.budget;
+    text(budget.value, b ? b.left.toFixed(1) + '/' + b.limit : '–');
+    setBar(budget.bar, b ? b.left : 0, b ? b.limit : 0, low);
+    const l = h.latency;
+    text(p50, took(l.p50_seconds));
+    text(others, l.attempts ? ' / ' + took(l.p95_seconds) + ' / ' + took(l.p99_seconds) : '');
+    if (!extra.hidden) more.update(h);
+    r.tick();
+  };
+  r.tick = () => { const x = rate(r.host, 'calls'); text(calls, x === null ? '–' : perSecond(x)); };
+  return r;
+}
+
+// Drawing.
+
+const cards = new Map(), rows = new Map();
+let wanted = '', chosen = '', showAll = false;
+
+function showHosts() {
+  const s = doc.summary, refusing = s.refusing, impaired = s.hosts - s.closed;
+  text($('name'), doc.name);
+  text($('verdict'), s.hosts === 0 ? 'No host was called yet' : refusing ? count(refusing) + ' of ' + count(s.hosts) + (s.hosts === 1 ? ' host is' : ' hosts') + (s.hosts === 1 ? '' : refusing === 1 ? ' is' : ' are') + ' refused'
+    : impaired ? count(impaired) + ' of ' + count(s.hosts) + ' hosts not closed, none refused' : s.hosts === 1 ? 'The one host is closed' : 'All ' + count(s.hosts) + ' hosts are closed');
+  cls($('verdict'), refusing ? 'bad' : '');
+  for (const b of states) { text(b.n, count(b.of(s))); b.classList.toggle('some', b.of(s) > 0); }
+  const up = [], down = [], seen = new Set();
+  for (const h of doc.hosts) {
+    const k = key(h), closed = h.state === 'closed', map = closed ? rows : cards;
+    seen.add(k);
+    (closed ? cards : rows).delete(k);
+    let node = map.get(k);
+    if (!node) map.set(k, node = closed ? row() : card());
+    sample(h);
+    node.update(h);
+    if (closed) down.push(node, node.extra); else up.push(node);
+  }
+  for (const map of [cards, rows, samples]) for (const k of map.keys()) if (!seen.has(k)) map.delete(k);
+  place($('cards'), up);
+  place(document.querySelector('#closed > tbody'), down);
+  $('calm').hidden = up.length > 0;
+  text($('calm'), chosen === 'closed' ? 'Not shown: the filter is on closed.' : wanted ? 'None of that name.' : 'None: every breaker that is shown is closed.');
+  $('closed').hidden = down.length === 0;
+  $('none').hidden = down.length > 0;
+  $('more').hidden = doc.matched <= doc.hosts.length;
+  text($('more'), 'These are ' + count(doc.hosts.length) + ' of ' + count(doc.matched) + ' hosts, those in trouble first. Filter by name to see others.');
+  draw();
+  head();
+}
+function draw() { for (const c of cards.values()) c.draw(); }
+function head() {
+  const n = doc ? doc.summary.refusing : 0;
+  document.title = (mode === 'lost' ? 'disconnected' : n ? n + ' open' : '') + (mode === 'lost' || n ? ' - ' : '') + 'watertight';
+}
+
+const items = new Map();
+function item(t) {
+  const ago = el('span', {className: 'ago'});
+  const li = el('li', {className: t.to}, el('p', {}, el('time', {dateTime: t.at, title: t.at}, clock(t.at, true)), ago),
+    el('p', {}, el('strong', {}, t.host), ' ', el('i', {}, names[t.from].toLowerCase() + ' →'), ' ', el('b', {className: 'badge ' + t.to}, names[t.to].toLowerCase()), t.shadow ? ' in shadow mode' : ''),
+    el('p', {className: 'because'}, upper(because(t))));
+  li.tick = () => text(ago, rough(t.ago_seconds + local() - t.got) + ' ago');
+  return li;
+}
+function because(t) {
+  switch (t.evidence.trigger) {
+  case 'wait_over': return 'the wait is over, probes go out.';
+  case 'probes_succeeded': return 'the probes succeeded.';
+  case 'forced': return 'forced by hand.';
+  case 'reset': return 'reset by hand.';
+  case 'abandoned': return 'nobody calls this host any more.';
+  case 'probe_failed': return 'a probe failed' + (t.evidence.last_failure ? ': ' + t.evidence.last_failure : '') + '.';
+  case 'probe_slow': return 'a probe was slow.';
+  }
+  return t.evidence.text + '.';
+}
+function showTransitions() {
+  const mine = transitions.filter(t => !wanted || key(t).includes(wanted)).reverse(), shown = showAll ? mine : mine.slice(0, 20);
+  const nodes = shown.map(t => { let li = items.get(t.id); if (!li) items.set(t.id, li = item(t)); li.tick(); return li; });
+  for (const id of items.keys()) if (!transitions.length || id < transitions[0].id) items.delete(id);
+  place($('transitions'), nodes.length ? nodes : [none]);
+  $('all').hidden = mine.length <= 20;
+  text($('all'), showAll ? 'Show the last 20' : 'Show all ' + mine.length);
+}
+const none = el('li', {className: 'nothing'}, el('p', {className: 'because'}, 'None so far.'));
+
+let told = [], telling = 0;
+function tell(t) { // one sentence a second at most: nobody listens faster
+  told.push(t);
+  if (telling) return;
+  telling = setTimeout(() => {
+    const last = told[told.length - 1], many = told.length > 1 ? told.length + ' changes. ' : '';
+    text($('news'), many + clock(last.at, true) + ' ' + last.host + ' is ' + names[last.to].toLowerCase() + ': ' + because(last));
+    told = []; telling = 0;
+  }, 300);
+}
+
+// The connection: a stream, or where there is none, polling.
+
+let source = null, mode = '', lostAt = 0, heard = 0, poller = 0, asked = 0;
+function now(m) {
+  heard = local();
+  if (m === mode) return;
+  if (m === 'lost') lostAt = local();
+  mode = m;
+  cls(document.body, m);
+  text($('link-state'), m === 'live' ? 'Live' : m === 'polling' ? 'Polling every 2 s' : 'Disconnected since ' + new Date().toLocaleTimeString([], {hour12: false}));
+  text($('link-age'), '');
+  head();
+}
+const query = () => 'limit=' + limit + (chosen ? '&state=' + chosen : '') + (wanted ? '&q=' + encodeURIComponent(wanted) : '');
+
+function take(d) {
+  const fresh = instance && d.instance !== instance;
+  doc = d; docAt = local();
+  if (fresh) { samples.clear(); cards.clear(); rows.clear(); again(); }
+  showHosts();
+}
+function add(list, from) {
+  if (from !== instance) { instance = from; transitions = []; items.clear(); lastID = 0; }
+  for (const t of list) {
+    if (t.id <= lastID) continue;
+    t.got = local();
+    transitions.push(t);
+    lastID = t.id;
+  }
+  transitions = transitions.slice(-256);
+  showTransitions();
+}
+async function ask(path) {
+  const r = await fetch(path, {cache: 'no-store', signal: AbortSignal.timeout(8000)});
+  if (!r.ok) throw new Error(path + ': ' + r.status);
+  return r.json();
+}
+async function again() { // everything anew: at first, and when another process answers
+  const d = await ask('transitions').catch(() => null);
+  if (d) add(d.transitions, d.instance);
+  if (!d) now('lost');
+  connect();
+}
+function connect() {
+  if (source) source.close();
+  clearTimeout(poller);
+  if (!window.EventSource) return poll();
+  const s = source = new EventSource('events?' + query() + (instance ? '&after=' + instance + '-' + lastID : ''));
+  heard = local();
+  s.onopen = () => now('live');
+  s.onerror = () => {
+    if (s !== source) return;
+    if (s.readyState === EventSource.CLOSED) { source = null; asked = local(); poll(); } else now('lost');
+  };
+  s.addEventListener('hosts', e => { now('live'); take(JSON.parse(e.data)); });
+  s.addEventListener('alive', () => now('live'));
+  s.addEventListener('transition', e => {
+    now('live');
+    const t = JSON.parse(e.data), from = e.lastEventId.split('-')[0];
+    add([t], from);
+    tell(t);
+    draw();
+  });
+}
+async function poll() {
+  clearTimeout(poller);
+  const q = query();
+  try {
+    const [d, t] = await Promise.all([ask('hosts?' + q), ask('transitions' + (instance ? '?after=' + instance + '-' + lastID : ''))]);
+    if (source || q !== query()) return;
+    now('polling');
+    const known = instance;
+    add(t.transitions, t.instance);
+    if (known === t.instance) t.transitions.slice(-3).forEach(tell);
+    doc = d; docAt = local();
+    showHosts();
+  } catch { now('lost'); }
+  if (source) return;
+  poller = setTimeout(local() - asked > 15 ? () => connect() : poll, 2000);
+}
+
+// The filter.
+
+const sum = (...keys) => s => keys.reduce((n, k) => n + s[k], 0);
+const states = [['', 'All', sum('hosts')], ['open', 'Open', sum('open')], ['half_open', 'Half-open', sum('half_open')], ['forced_open,forced_closed', 'Forced', sum('forced_open', 'forced_closed')], ['closed', 'Closed', sum('closed')]].map(([state, name, of]) => {
+  const n = el('b', {}, '–'), b = el('button', {type: 'button', className: state.startsWith('forced') ? 'forced' : state, 'aria-pressed': String(!state)}, name + ' ', n);
+  b.n = n; b.of = of;
+  b.addEventListener('click', () => {
+    chosen = state;
+    for (const other of states) other.setAttribute('aria-pressed', String(other === b));
+    connect();
+  });
+  return b;
+});
+document.querySelector('.states').append(...states);
+let typing = 0;
+$('q').addEventListener('input', () => {
+  clearTimeout(typing);
+  typing = setTimeout(() => { wanted = $('q').value.trim().toLowerCase(); connect(); showTransitions(); }, 250);
+});
+$('all').addEventListener('click', () => { showAll = !showAll; showTransitions(); });
+
+setInterval(() => {
+  if (doc) { for (const c of cards.values()) c.tick(); for (const r of rows.values()) r.tick(); }
+  for (const li of items.values()) li.tick();
+  if (mode === 'lost') text($('link-age'), ' (' + span(local() - lostAt) + ')');
+  if (source && (local() - heard) * 1000 > silence) { now('lost'); connect(); }
+}, 1000);
+setInterval(() => { if (doc) draw(); }, 5000);
+again();
+})();
