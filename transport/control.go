@@ -77,13 +77,13 @@ func (h *Host) Snapshot() []HostSnapshot {
 	if h.err != nil {
 		return nil
 	}
-	var all []HostSnapshot
+	var hosts []*host
 	for s := range h.t.hosts.all() {
 		if h.mask.covers(s.key) {
-			all = append(all, s.snapshot())
+			hosts = append(hosts, s)
 		}
 	}
-	return sorted(all)
+	return snapshots(hosts)
 }
 
 // covers reports whether k is one of the hosts that mask stands for.

@@ -127,17 +127,18 @@ type Counts struct {
 // Snapshot tells the state of every host, sorted by host and scheme. It blocks no
 // call.
 func (t *Transport) Snapshot() []HostSnapshot {
-	var all []HostSnapshot
-	for h := range t.hosts.all() {
-		all = append(all, h.snapshot())
-	}
-	return sorted(all)
+	return snapshots(slices.Collect(t.hosts.all()))
 }
 
-func sorted(all []HostSnapshot) []HostSnapshot {
-	slices.SortFunc(all, func(a, b HostSnapshot) int {
-		return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.Scheme, b.Scheme))
+// snapshots are those of some hosts, sorted.
+func snapshots(hosts []*host) []HostSnapshot {
+	slices.SortFunc(hosts, func(a, b *host) int { // not the snapshots, which are large
+		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.key.scheme, b.key.scheme))
 	})
+	all := make([]HostSnapshot, len(hosts))
+	for i, h := range hosts {
+		all[i] = h.snapshot()
+	}
 	return all
 }
 
