@@ -12,6 +12,9 @@ SEED    ?= random
 BASE    ?=
 BENCH   ?= .
 
+# The demo with exporters is a module of its own; it is run where make is, for its files.
+EXPORTING = bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT INT TERM && $(GO) -C cmd/demo/exporting build -o "$$bin/demo" . && "$$bin/demo"
+
 .DEFAULT_GOAL := help
 
 .PHONY: help
@@ -20,7 +23,7 @@ help: ## list the targets
 
 .PHONY: demo
 demo: ## watch an outage take a bare client down, and the stack stand (ARGS="-scale 10 -json")
-	@$(GO) run ./cmd/demo $(ARGS)
+	@$(if $(filter -prometheus% --prometheus% -otlp% --otlp%,$(ARGS)),$(EXPORTING),$(GO) run ./cmd/demo) $(ARGS)
 
 .PHONY: test
 test: ## all tests, with the race detector, which needs a C compiler
@@ -38,6 +41,20 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	$(TOOL) staticcheck $(PACKAGES)
 	./testdata/imports.sh
 	./testdata/vuln.sh
+	$(MAKE) alerts
+
+.PHONY: alerts
+alerts: ## the alerts and the dashboard: against a real export, and by promtool where there is one
+	$(GO) -C cmd/demo/exporting mod tidy -diff
+	$(GO) -C cmd/demo/exporting vet ./...
+	$(GO) -C cmd/demo/exporting tool -modfile=../../../tools/go.mod staticcheck ./...
+	$(GO) -C cmd/demo/exporting test -count=1 ./...
+	@if command -v promtool >/dev/null; then promtool check rules testdata/alerts.yaml && promtool test rules testdata/alerts_test.yaml; \
+	else echo "alerts: the rules were not tested: there is no promtool (Debian: apt-get install prometheus)"; fi
+
+.PHONY: e2e
+e2e: ## the outage before a real Prometheus, Alertmanager and Chromium, installed where that is allowed
+	@$(GO) -C cmd/demo/exporting run ./e2e
 
 .PHONY: compat
 compat: ## other people's clients, and their own tests, over the stack (FULL=1: all of them)

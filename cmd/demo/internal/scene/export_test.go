@@ -102,7 +102,7 @@ func TestTheStacksRunIsExportedByTheNamesOfItsDependencies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x.tell(v)
+	r.tellAddresses()
 	if resp, err := http.Get("http://" + r.service.server.host + "/mission"); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp, err)
 	}

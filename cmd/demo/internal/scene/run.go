@@ -22,6 +22,7 @@ type rig struct {
 	load    *load
 	stack   *transport.Transport // nil: the bare client
 	bare    *http.Transport      // nil: the stack
+	page    *server              // of the stack's state
 	cancel  context.CancelFunc   // of the load
 	running sync.WaitGroup
 
@@ -69,6 +70,9 @@ func newRig(s setting, v *view, withStack, endless bool, x *export) (*rig, error
 		deps = append(deps, d)
 	}
 	client, err := r.client(withStack)
+	if err == nil && withStack {
+		err = r.servePage()
+	}
 	if err == nil {
 		r.service, err = newAssembler(s.workers, client, deps)
 	}
@@ -149,6 +153,9 @@ func (r *rig) close() {
 	}
 	for _, d := range r.deps {
 		all.Go(d.close)
+	}
+	if r.page != nil {
+		all.Go(r.page.close)
 	}
 	all.Wait()
 	if r.stack != nil {
@@ -277,7 +284,7 @@ func runStack(ctx context.Context, s setting, v *view, x *export) (record, error
 		return record{}, err
 	}
 	v.title("B", "the stack: policy.Service(), telemetry may be 10 min stale")
-	x.tell(v)
+	r.tellAddresses()
 	r.begin(ctx)
 	sleep(ctx, s.warmB)
 	r.inject(fault{kind: delay, delay: s.delay, share: 1})

@@ -30,7 +30,7 @@ func runServe(ctx context.Context, s setting, v *view, addr string, x *export) (
 	v.title("B", "the stack, until interrupted")
 	v.note("faults by hand: http://%s/", l.Addr())
 	v.note("the assembler:  http://%s/mission", r.service.server.host)
-	x.tell(v)
+	r.tellAddresses()
 	r.begin(ctx)
 	<-ctx.Done()
 	control.close()
