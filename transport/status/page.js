@@ -201,7 +201,7 @@ function card() {
     text(duration, span((h.closed_until ? h.closed_until_seconds : h.since_seconds || 0) + gone));
     if (h.state === 'open') {
       const left = (h.probe_due_seconds || 0) - gone;
-      text(next.value, left > 0 ? 'in ' + Math.ceil(left) + ' s' : 'with the next call');
+      text(next.value, left > 0 ? 'in ' + span(Math.ceil(left)) : 'with the next call');
       text(next.more, 'at ' + clock(h.probe_due, true));
     } else {
       text(next.value, h.state === 'half_open' ? 'now' : 'none');
