@@ -1,8 +1,8 @@
 package otel_test
 
 import (
+	"context"
 	"io"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,12 +10,14 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	mnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
 	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/watertight-go/watertight/otel"
+	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 )
 
@@ -31,21 +33,25 @@ func (stub) RoundTrip(req *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-func benchmark(b *testing.B, o transport.Observer) {
-	rt := transport.Must(transport.New(transport.Config{Base: stub{}, Observer: o, Logger: slog.New(slog.DiscardHandler)}))
-	defer rt.Close()
-	req, err := http.NewRequest(http.MethodGet, "http://bench.test/path", nil)
+// exchange is a call that is read to its end.
+func exchange(rt http.RoundTripper, req *http.Request, buf []byte) {
+	resp, err := rt.RoundTrip(req)
 	if err != nil {
-		b.Fatal(err)
+		panic(err)
 	}
-	buf := make([]byte, 512)
+	for err == nil {
+		_, err = resp.Body.Read(buf)
+	}
+	_ = resp.Body.Close()
+}
+
+func benchmark(b *testing.B, o transport.Observer) {
+	tr := stack(o, stub{}, policy.Default())
+	defer tr.Close()
+	req, buf := request(http.MethodGet, "http://bench.test/path"), make([]byte, 512)
 	b.ReportAllocs()
 	for b.Loop() {
-		resp, err := rt.RoundTrip(req)
-		for err == nil {
-			_, err = resp.Body.Read(buf)
-		}
-		_ = resp.Body.Close()
+		exchange(tr, req, buf)
 	}
 }
 
@@ -76,6 +82,33 @@ func BenchmarkObservedUnsampled(b *testing.B) {
 
 // BenchmarkObservedSampled is a call with metrics, whose trace is sampled and batched.
 func BenchmarkObservedSampled(b *testing.B) {
-	observed(b, sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter())),
-		sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
+	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+	defer func() { _ = tracers.Shutdown(context.Background()) }()
+	observed(b, tracers, sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader())))
+}
+
+// BenchmarkCollect is a collection of metrics over a thousand hosts.
+func BenchmarkCollect(b *testing.B) {
+	for name, config := range map[string]otel.Config{
+		"hosts": {},
+		"one":   {PolicyName: func(string) string { return "one" }},
+	} {
+		b.Run(name, func(b *testing.B) {
+			reader := sdkmetric.NewManualReader()
+			config.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))
+			o, err := otel.NewObserver(config)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tr := manyHosts(o)
+			defer tr.Close()
+			var all metricdata.ResourceMetrics
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := reader.Collect(b.Context(), &all); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -21,15 +21,21 @@ type Config struct {
 	Propagator     propagation.TextMapPropagator // nil: otel.GetTextMapPropagator(), asked for each attempt
 
 	// ClientName is resilience.client.name. Two Transports of one process that
-	// call the same hosts need it, or their figures add up. Empty: none.
+	// call the same hosts need it, each with an Observer of its own, or their
+	// figures add up. Empty: none.
 	ClientName string
 
 	// PolicyName is resilience.policy.name of a host, given as host:port. It
-	// should return few names: hosts of one name are added up. Nil: the host.
+	// should return few names: hosts of one name are added up. Where it returns
+	// nothing, or panics, the name is the host. Nil: the host.
 	PolicyName func(host string) string
 
-	// MaxPolicyNames bounds the names, and so the series: hosts beyond it are
-	// added up as _other, and one log record of the SDK says so. Zero: 100.
+	// MaxPolicyNames bounds the names, and so the series: a name counts for as
+	// long as the Observer lives, since an SDK does not forget it either. Hosts
+	// beyond it are added up as _other, and one error to otel.Handle says so.
+	// An SDK drops all attributes beyond its own limit, 2,000 sets for a metric,
+	// for which 100 names are safe: whoever allows more raises that to 30 sets for
+	// each. Zero: 100; at most 1,000.
 	MaxPolicyNames int
 
 	// NoAttemptSpans leaves the spans and durations of attempts, and propagation,
@@ -46,13 +52,14 @@ type Config struct {
 var defaultRedact = []string{
 	"AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature",
 	"X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "X-Goog-Credential",
-	"access_token", "refresh_token", "id_token", "client_secret", "token", "api_key", "apikey", "api-key", "key",
-	"password", "passwd", "secret", "auth", "code", "session", "jwt",
+	"access_token", "refresh_token", "id_token", "private_token", "client_secret", "client_assertion", "token",
+	"api_key", "apikey", "api-key", "access_key", "key", "password", "passwd", "pwd", "secret",
+	"auth", "authorization", "code", "session", "jwt", "assertion",
 }
 
 const (
 	defaultMaxPolicyNames = 100
-	mostPolicyNames       = 1000 // beyond it the SDK drops attributes
+	mostPolicyNames       = 1000
 	otherPolicyName       = "_other"
 )
 
@@ -84,11 +91,11 @@ func NewObserver(c Config) (*Observer, error) {
 	if c.MeterProvider == nil {
 		c.MeterProvider = otel.GetMeterProvider()
 	}
-	o := &Observer{config: c, tracer: c.TracerProvider.Tracer(scope)}
+	o := &Observer{config: c, tracer: tracerOf(c.TracerProvider)}
 	if c.ClientName != "" {
 		o.common = []attribute.KeyValue{attribute.String("resilience.client.name", c.ClientName)}
 	}
 	o.names.init(o)
-	o.meters.init(o, c.MeterProvider.Meter(scope))
+	o.meters.init(o, meterOf(c.MeterProvider))
 	return o, nil
 }

@@ -59,15 +59,21 @@ func layout(all []family) ([]family, int) {
 	n := 0
 	for i := range all {
 		all[i].first = n
-		n += all[i].size()
-		if all[i].shadow {
-			n += all[i].size()
-		}
+		n += all[i].cells()
 	}
 	return all, n
 }
 
+// size is the number of combinations.
 func (f *family) size() int { return len(f.labels[0].values) * max(len(f.labels[1].values), 1) }
+
+// cells is the number of cells.
+func (f *family) cells() int {
+	if f.shadow {
+		return 2 * f.size()
+	}
+	return f.size()
+}
 
 // cell is where a combination is counted; negative for one that is not known.
 func cell(of int, shadow bool, first, second string) int {
@@ -94,7 +100,7 @@ func (f *family) attributes(i int) []attribute.KeyValue {
 	var set []attribute.KeyValue
 	if i >= f.size() {
 		i -= f.size()
-		set = append(set, attribute.Bool("resilience.shadow", true))
+		set = append(set, inShadow)
 	}
 	if n := len(f.labels[1].values); n > 0 {
 		second := f.labels[1]

@@ -1,10 +1,9 @@
 package otel
 
 import (
-	"fmt"
+	"slices"
 	"sync"
 
-	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/metric/noop"
 
@@ -38,6 +37,7 @@ type meters struct {
 var (
 	// Of http.client.request.duration, by the semantic conventions.
 	durationBounds  = []float64{0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10}
+	requestBounds   = append(slices.Clip(durationBounds), 30, 60) // several attempts, and waits
 	waitBounds      = []float64{0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10}
 	stalenessBounds = []float64{1, 5, 15, 60, 300, 900, 3600, 21600, 86400}
 )
@@ -47,9 +47,9 @@ func (m *meters) init(o *Observer, meter metric.Meter) {
 	for _, f := range families {
 		m.counters = append(m.counters, observable(m, meter.Int64ObservableCounter, f.name, f.unit, f.about))
 	}
-	m.status = observable(m, meter.Int64ObservableUpDownCounter, "resilience.circuit_breaker.status", "1", "1 for the state that a circuit breaker is in, else 0.")
-	m.failureRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.failure_rate", "1", "Share of failures in the window; none below MinCalls.")
-	m.slowRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.slow_call_rate", "1", "Share of slow calls in the window; none below MinCalls.")
+	m.status = observable(m, meter.Int64ObservableUpDownCounter, "resilience.circuit_breaker.status", "1", "1 for the state that a circuit breaker is in, else 0; of several hosts, how many are in it.")
+	m.failureRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.failure_rate", "1", "Share of failures in the window; none below MinCalls; of several hosts, the highest.")
+	m.slowRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.slow_call_rate", "1", "Share of slow calls in the window; none below MinCalls; of several hosts, the highest.")
 	m.windowCalls = observable(m, meter.Int64ObservableGauge, "resilience.circuit_breaker.window.calls", "{call}", "Calls in the window that ended as success or failure.")
 	m.usage = observable(m, meter.Int64ObservableUpDownCounter, "resilience.bulkhead.usage", "{request}", "Attempts under way, until their bodies have ended.")
 	m.limit = observable(m, meter.Int64ObservableUpDownCounter, "resilience.bulkhead.limit", "{request}", "Permits in all.")
@@ -57,40 +57,31 @@ func (m *meters) init(o *Observer, meter metric.Meter) {
 	m.budgetUsage = observable(m, meter.Float64ObservableUpDownCounter, "resilience.retry.budget.usage", "{retry}", "Retries of the budget that are used up.")
 	m.budgetLimit = observable(m, meter.Float64ObservableUpDownCounter, "resilience.retry.budget.limit", "{retry}", "Retries of a full budget.")
 
-	m.transitions = instrument[metric.Int64Counter, metric.Int64CounterOption](noop.Int64Counter{}, meter.Int64Counter, "resilience.circuit_breaker.transitions",
-		metric.WithUnit("{transition}"), metric.WithDescription("Changes of a circuit breaker's state."))
+	const transitions = "resilience.circuit_breaker.transitions"
+	m.transitions = asked[metric.Int64Counter](transitions, noop.Int64Counter{}, func() (metric.Int64Counter, error) {
+		return meter.Int64Counter(transitions, metric.WithUnit("{transition}"), metric.WithDescription("Changes of a circuit breaker's state."))
+	})
 	m.waits = histogram(meter, "resilience.bulkhead.wait.duration", "Waits for a permit, where there was one.", waitBounds)
 	m.staleness = histogram(meter, "resilience.fallback.staleness", "How long ago a stored answer that was served had become stale.", stalenessBounds)
-	m.requests = histogram(meter, "resilience.request.duration", "Calls, with all their attempts and waits, to the end of the body.", durationBounds)
+	m.requests = histogram(meter, "resilience.request.duration", "Calls, with all their attempts and waits, to the end of the body.", requestBounds)
 	m.clientRequests = histogram(meter, "http.client.request.duration", "Duration of HTTP client requests.", durationBounds)
 }
 
-// observable makes an observable instrument; one that the provider refuses is the
-// zero one, which is never observed.
-func observable[T metric.Observable, O any](m *meters, make func(string, ...O) (T, error), name, unit, about string) T {
-	made, err := make(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(about)).(O))
-	if err != nil {
-		otel.Handle(fmt.Errorf("watertight/otel: %s: %w", name, err))
-	}
+// observable makes an observable instrument; one that the provider does not make is
+// the zero one, which is never observed.
+func observable[T metric.Observable, O any](m *meters, ask func(string, ...O) (T, error), name, unit, about string) T {
+	var none T
+	made := asked(name, none, func() (T, error) {
+		return ask(name, any(metric.WithUnit(unit)).(O), any(metric.WithDescription(about)).(O))
+	})
 	if any(made) != nil {
 		m.observables = append(m.observables, made)
 	}
 	return made
 }
 
-// instrument makes a synchronous one; one that the provider refuses does nothing.
-func instrument[T any, O any](none T, make func(string, ...O) (T, error), name string, options ...O) T {
-	made, err := make(name, options...)
-	if err != nil {
-		otel.Handle(fmt.Errorf("watertight/otel: %s: %w", name, err))
-	}
-	if any(made) == nil {
-		return none
-	}
-	return made
-}
-
 func histogram(meter metric.Meter, name, about string, bounds []float64) metric.Float64Histogram {
-	return instrument[metric.Float64Histogram, metric.Float64HistogramOption](noop.Float64Histogram{}, meter.Float64Histogram, name,
-		metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...))
+	return asked[metric.Float64Histogram](name, noop.Float64Histogram{}, func() (metric.Float64Histogram, error) {
+		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...))
+	})
 }

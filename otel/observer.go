@@ -2,11 +2,7 @@ package otel
 
 import (
 	"context"
-	"errors"
-	"io"
-	"net"
-	"strconv"
-	"syscall"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -17,13 +13,16 @@ import (
 )
 
 // Observer makes traces and metrics. It is made by NewObserver, and may serve
-// several Transports.
+// several Transports. An Observer of the program's own that passes on to it what it
+// is told passes on contexts and Attach too, without which there are no metrics but
+// durations and transitions.
 type Observer struct {
 	config Config
 	common []attribute.KeyValue // of all series
 	tracer trace.Tracer
 	names  names
 	meters meters
+	told   sync.Map // what was reported once
 }
 
 var _ transport.Attacher = (*Observer)(nil)
@@ -38,6 +37,9 @@ func (o *Observer) Start(ctx context.Context, s transport.Start) context.Context
 
 // Observe counts an event, and adds it to the span it belongs to.
 func (o *Observer) Observe(ctx context.Context, e transport.Event) {
+	if e.Host == "" { // it is of none
+		return
+	}
 	c := callOf(ctx)
 	var h *host
 	if c != nil && c.o == o {
@@ -48,21 +50,10 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 	s := h.series
 	switch e.Kind {
 	case transport.EventCallEnd:
-		o.callEnded(ctx, c, h, &e)
+		o.callEnded(ctx, c, s, &e)
 	case transport.EventAttemptEnd:
-		result := "ignored"
-		switch e.Verdict {
-		case policy.Success:
-			result = "success"
-		case policy.Failure:
-			result = "failure"
-		}
-		s.count(familyCalls, false, result, strconv.FormatBool(e.Slow))
-		kind := "initial"
-		if e.Attempt > 1 {
-			kind = "retry"
-		}
-		s.count(familyAttempts, false, kind, e.Outcome)
+		s.count(familyCalls, false, resultOf(e.Verdict), slowOf(e.Slow))
+		s.count(familyAttempts, false, kindOf(e.Attempt), e.Outcome)
 		o.attemptEnded(ctx, h, &e)
 	case transport.EventTransition:
 		o.transition(ctx, c, h, &e)
@@ -84,6 +75,30 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 	}
 }
 
+func resultOf(v policy.Verdict) string {
+	switch v {
+	case policy.Success:
+		return "success"
+	case policy.Failure:
+		return "failure"
+	}
+	return "ignored"
+}
+
+func slowOf(slow bool) string {
+	if slow {
+		return "true"
+	}
+	return "false"
+}
+
+func kindOf(attempt int) string {
+	if attempt > 1 {
+		return "retry"
+	}
+	return "initial"
+}
+
 func phaseOf(phase string) string {
 	if phase == "body" {
 		return "body_stall"
@@ -91,6 +106,8 @@ func phaseOf(phase string) string {
 	return phase
 }
 
+// refusal counts a refused attempt. By a breaker, its call's span links to that of
+// the call which tripped it.
 func (o *Observer) refusal(ctx context.Context, c *call, h *host, e *transport.Event) {
 	if e.Layer == transport.LayerBulkhead {
 		h.series.count(familyRejections, e.Shadow, e.Reason, "")
@@ -114,19 +131,20 @@ func (o *Observer) waited(ctx context.Context, s *series, d time.Duration) {
 }
 
 func (o *Observer) fallback(ctx context.Context, c *call, s *series, e *transport.Event) {
-	s.count(familyFallbacks, e.Shadow, e.Fallback, fallbackReason(e.Reason))
+	reason := fallbackReason(e.Reason)
+	s.count(familyFallbacks, e.Shadow, e.Fallback, reason)
 	if e.Shadow {
 		return
 	}
 	stale := e.Fallback == "stale"
-	if stale && o.meters.staleness.Enabled(ctx) {
-		o.meters.staleness.Record(ctx, e.Staleness.Seconds(), s.record...)
-	}
 	if c != nil && c.span.IsRecording() {
-		c.span.SetAttributes(attribute.String("resilience.fallback.kind", e.Fallback), attribute.String("resilience.fallback.reason", fallbackReason(e.Reason)))
+		c.span.SetAttributes(attribute.String("resilience.fallback.kind", e.Fallback), attribute.String("resilience.fallback.reason", reason))
 		if stale {
 			c.span.SetAttributes(attribute.Float64("resilience.fallback.staleness", e.Staleness.Seconds()))
 		}
+	}
+	if stale && o.meters.staleness.Enabled(ctx) {
+		o.meters.staleness.Record(ctx, e.Staleness.Seconds(), s.record...)
 	}
 }
 
@@ -147,24 +165,35 @@ func fallbackReason(reason string) string {
 
 func (o *Observer) transition(ctx context.Context, c *call, h *host, e *transport.Event) {
 	t := e.Transition
-	edge := h.series.edge(t.From, t.To, t.Evidence.Trigger)
-	o.meters.transitions.Add(ctx, 1, edge)
-	if t.To == transport.Open {
-		var opened *trace.SpanContext
-		if c != nil {
-			if sc := c.span.SpanContext(); sc.IsValid() && sc.IsSampled() {
-				opened = &sc
-			}
-		}
-		h.tripped.Store(opened)
+	if t.To != transport.HalfOpen { // which still is due to the call that tripped it
+		h.tripped.Store(tripperOf(c, t))
 	}
 	if c != nil && c.span.IsRecording() {
-		addEvent(c.span, "resilience.circuit_breaker.transition",
+		attrs := []attribute.KeyValue{
 			attribute.String("resilience.circuit_breaker.previous_state", t.From.String()),
 			attribute.String("resilience.circuit_breaker.state", t.To.String()),
 			attribute.String("resilience.circuit_breaker.reason", t.Evidence.Trigger),
-			attribute.String("resilience.circuit_breaker.evidence", t.Evidence.String()))
+			attribute.String("resilience.circuit_breaker.evidence", t.Evidence.String()),
+		}
+		if e.Shadow {
+			attrs = append(attrs, inShadow)
+		}
+		addEvent(c.span, "resilience.circuit_breaker.transition", attrs...)
 	}
+	o.meters.transitions.Add(ctx, 1, h.series.edge(t.From, t.To, t.Evidence.Trigger, e.Shadow))
+}
+
+// tripperOf is the span to blame for a transition: that of a sampled call which has
+// opened a breaker. It is not kept alive.
+func tripperOf(c *call, t *transport.Transition) *trace.SpanContext {
+	if c == nil || t.To != transport.Open {
+		return nil
+	}
+	sc := c.span.SpanContext()
+	if !sc.IsValid() || !sc.IsSampled() {
+		return nil
+	}
+	return &sc
 }
 
 func (o *Observer) retry(c *call, e *transport.Event) {
@@ -173,31 +202,4 @@ func (o *Observer) retry(c *call, e *transport.Event) {
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))
 	}
-}
-
-// addEvent is the one place that knows of the API for events of spans, which is to
-// be replaced.
-func addEvent(span trace.Span, name string, attrs ...attribute.KeyValue) {
-	span.AddEvent(name, trace.WithAttributes(attrs...))
-}
-
-// errorType names what surfaced: an error, or a status from least on; empty for
-// neither.
-func errorType(err error, status, least int) string {
-	if err == nil {
-		if status >= least {
-			return strconv.Itoa(status)
-		}
-		return ""
-	}
-	var ours *transport.Error
-	if errors.As(err, &ours) {
-		return ours.ErrorType()
-	}
-	var network net.Error
-	var errno syscall.Errno
-	if errors.As(err, &network) || errors.As(err, &errno) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "connection_error"
-	}
-	return "_OTHER" // semantic conventions, error.type
 }

@@ -10,8 +10,12 @@ const redacted = "REDACTED"
 // fullURL is a URL as url.full has it: without its fragment, and without what may
 // be a secret (semantic conventions, url.full).
 func (o *Observer) fullURL(u *url.URL) string {
+	if u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.Opaque == "" {
+		return u.String()
+	}
 	c := *u
 	c.Fragment, c.RawFragment = "", ""
+	c.Opaque = "" // whatever is in it
 	if c.User != nil {
 		if _, ok := c.User.Password(); ok {
 			c.User = url.UserPassword(redacted, redacted)
@@ -46,16 +50,21 @@ func (o *Observer) redactQuery(q string) string {
 	return b.String()
 }
 
-// secret reports whether the values of a query parameter are redacted.
+// secret reports whether the values of a query parameter are redacted: also of one
+// that a form calls user[password] or token[], and of one that cannot be decoded.
 func (o *Observer) secret(name string) bool {
-	if strings.Contains(name, "%") {
-		if plain, err := url.QueryUnescape(name); err == nil {
-			name = plain
+	if strings.ContainsAny(name, "%+") {
+		plain, err := url.QueryUnescape(name)
+		if err != nil {
+			return len(o.config.RedactQuery) > 0
 		}
+		name = plain
 	}
-	for _, r := range o.config.RedactQuery {
-		if strings.EqualFold(name, r) {
-			return true
+	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '[' || r == ']' || r == ' ' }) {
+		for _, r := range o.config.RedactQuery {
+			if strings.EqualFold(part, r) {
+				return true
+			}
 		}
 	}
 	return false

@@ -1,0 +1,94 @@
+package otel
+
+import (
+	"context"
+	"net/http"
+
+	"go.opentelemetry.io/otel/trace"
+)
+
+// call is the context of a call, which has its span.
+type call struct {
+	context.Context
+	o     *Observer
+	host  *host
+	span  trace.Span
+	first attempt // saves an allocation
+}
+
+// attempt is the context of an attempt, which has its span, or else the call's.
+type attempt struct {
+	context.Context
+	number int        // from 1
+	span   trace.Span // nil: it has none of its own
+	method method
+}
+
+type (
+	callKey    struct{}
+	attemptKey struct{}
+)
+
+func (c *call) Value(key any) any {
+	if key == (callKey{}) {
+		return c
+	}
+	return c.Context.Value(key)
+}
+
+func (a *attempt) Value(key any) any {
+	if key == (attemptKey{}) {
+		return a
+	}
+	return a.Context.Value(key)
+}
+
+func callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{}).(*call)
+	return c
+}
+
+func attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{}).(*attempt)
+	return a
+}
+
+// attempt is a new attempt of the call.
+func (c *call) attempt(ctx context.Context, number int, m method) *attempt {
+	a := &c.first
+	if a.number != 0 {
+		a = &attempt{}
+	}
+	a.Context, a.number, a.method = ctx, number, m
+	return a
+}
+
+// method is an HTTP method as signals name it: one of few.
+type method uint8
+
+// methods are those of RFC 9110 and RFC 5789; the first stands for all others
+// (semantic conventions, http.request.method).
+var methods = [...]struct{ name, call, attempt string }{
+	{"_OTHER", "resilience HTTP", "HTTP"},
+	{"GET", "resilience GET", "GET"},
+	{"HEAD", "resilience HEAD", "HEAD"},
+	{"POST", "resilience POST", "POST"},
+	{"PUT", "resilience PUT", "PUT"},
+	{"DELETE", "resilience DELETE", "DELETE"},
+	{"PATCH", "resilience PATCH", "PATCH"},
+	{"OPTIONS", "resilience OPTIONS", "OPTIONS"},
+	{"TRACE", "resilience TRACE", "TRACE"},
+	{"CONNECT", "resilience CONNECT", "CONNECT"},
+}
+
+func methodOf(req *http.Request) method {
+	if req.Method == "" {
+		return 1 // as net/http has it
+	}
+	for i := 1; i < len(methods); i++ {
+		if methods[i].name == req.Method {
+			return method(i)
+		}
+	}
+	return 0
+}

@@ -1,0 +1,406 @@
+package otel_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	api "go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/watertight-go/watertight/otel"
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// handled collects what goes to otel.Handle for the time of a test.
+type handled struct {
+	mu   sync.Mutex
+	errs []string
+}
+
+func handle(t *testing.T) *handled {
+	h := &handled{}
+	api.SetErrorHandler(api.ErrorHandlerFunc(func(err error) {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.errs = append(h.errs, err.Error())
+	}))
+	t.Cleanup(func() { api.SetErrorHandler(api.ErrorHandlerFunc(func(error) {})) })
+	return h
+}
+
+func (h *handled) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.errs)
+}
+
+// policyNames are those of a metric's points, sorted.
+func policyNames(m metricdata.Metrics) []string {
+	all := map[string]bool{}
+	for _, p := range points(m) {
+		v, _ := p.attrs.Value("resilience.policy.name")
+		all[v.AsString()] = true
+	}
+	var names []string
+	for n := range all {
+		names = append(names, n)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestShadowDecisionsAreCountedApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		p := bare()
+		p.Timeout = policy.Timeout{Attempt: 10 * time.Second, Shadow: true}
+		p.Breaker = policy.Breaker{ConsecutiveFailures: 2, OpenFor: time.Minute, Shadow: true}
+		p.Bulkhead = policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute, Shadow: true}
+		p.Retry = policy.Retry{MaxAttempts: 2, Statuses: []int{503}, Shadow: true}
+		p.Fallback = policy.Fallback{FailFast503: true, Shadow: true}
+		tr := stack(s.observer(), transporttest.NewBase(
+			transporttest.Step{Body: "held"}, transporttest.Step{Err: io.EOF}, transporttest.Step{Status: 503}, transporttest.Step{Delay: 20 * time.Second}), p)
+		held, err := tr.RoundTrip(request("GET", "http://a.test/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			_, _ = call(tr, request("GET", "http://a.test/"))
+		}
+		time.Sleep(2 * time.Minute)
+		_ = held.Body.Close()
+		s.mustCount(map[string]string{
+			"resilience.circuit_breaker.status":        "{circuit_breaker.state=half_open shadow=true} 1",
+			"resilience.circuit_breaker.not_permitted": "{circuit_breaker.state=open shadow=true} 1",
+			"resilience.circuit_breaker.transitions":   "{circuit_breaker.previous_state=closed circuit_breaker.reason=consecutive_failures circuit_breaker.state=open shadow=true} 1",
+			"resilience.bulkhead.rejections":           "{bulkhead.reason=full shadow=true} 3",
+			"resilience.bulkhead.leaked":               "{bulkhead.reason=idle shadow=true} 1",
+			"resilience.retries":                       "{retry.reason=connection shadow=true} 1\n{shadow=true} 1",
+			"resilience.timeouts":                      "{shadow=true timeout.phase=attempt} 1",
+			"resilience.fallbacks":                     "{fallback.kind=fail_fast fallback.reason=connection shadow=true} 1",
+			"resilience.request.duration":              "{error.type=503 outcome=error} 1 of 0\n{error.type=connection_error outcome=error} 1 of 0\n{outcome=success} 2 of 160",
+		})
+		if trace := s.trace(); strings.Contains(trace, "resilience.retry") || strings.Contains(trace, "fallback") || strings.Contains(trace, "link") {
+			t.Errorf("spans tell of what has not happened:\n%s", trace)
+		}
+	})
+}
+
+func TestSeriesOfADroppedHostGoAwayOnceTheirLastCountsAreTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(), Observer: s.observer(), Default: bare(), MaxHosts: 2,
+			Logger: slog.New(slog.DiscardHandler)}))
+		get := func(host string) { _, _ = call(tr, request("GET", "http://"+host+".test/")) }
+		get("a")
+		get("b")
+		s.collect()
+		get("a")
+		time.Sleep(time.Hour)
+		get("c")
+		get("b")
+		get("c")
+		get("b")
+		for i, want := range [][]string{
+			{"a.test:80", "b.test:80", "c.test:80"},
+			{"b.test:80", "c.test:80"},
+			{"b.test:80", "c.test:80"},
+		} {
+			got := s.collect()
+			if names := policyNames(got["resilience.attempts"]); !slices.Equal(names, want) {
+				t.Errorf("collection %d: attempts of %v, want %v", i, names, want)
+			}
+			if names := policyNames(got["resilience.circuit_breaker.status"]); !slices.Equal(names, want[len(want)-2:]) {
+				t.Errorf("collection %d: states of %v, want %v", i, names, want[len(want)-2:])
+			}
+		}
+		get("a")                                                                                                                      // comes back, with its counts
+		if v := values(s.collect()["resilience.attempts"]); !strings.Contains(v, "{attempt.kind=initial attempt.result=success} 3") { // of a, as usual
+			t.Errorf("attempts:\n%s\nwant 3 of a", v)
+		}
+	})
+}
+
+func TestTheLastCountsAreToldAfterClose(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	o := s.observer()
+	tr := stack(o, transporttest.NewBase(), bare())
+	if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+		t.Fatal(err)
+	}
+	_ = tr.Close()
+	got := s.collect() // as the Shutdown of a provider does
+	if v, want := values(got["resilience.attempts"]), "{attempt.kind=initial attempt.result=success} 1"; v != want {
+		t.Errorf("got %s, want %s", v, want)
+	}
+	if n := len(points(got["resilience.circuit_breaker.status"])); n != 0 {
+		t.Errorf("%d states of a Transport that is closed", n)
+	}
+	for range 3 {
+		got = s.collect()
+	}
+	if n := len(points(got["resilience.attempts"])); n != 0 {
+		t.Errorf("%d series of a Transport that was closed long ago", n)
+	}
+	tr = stack(o, transporttest.NewBase(), bare()) // a second one of the same Observer
+	if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+		t.Fatal(err)
+	}
+	if v, want := values(s.collect()["resilience.attempts"]), "{attempt.kind=initial attempt.result=success} 2"; v != want {
+		t.Errorf("got %s, want %s", v, want)
+	}
+}
+
+func TestTwoTransportsOfOneObserverAddUp(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	o := s.observer()
+	p := bare()
+	p.Bulkhead.MaxConcurrent = 5
+	one, two := stack(o, transporttest.NewBase(), p), stack(o, transporttest.NewBase(), p)
+	for _, tr := range []*transport.Transport{one, two, two} {
+		if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[string]string{
+		"resilience.attempts":               "{attempt.kind=initial attempt.result=success} 3",
+		"resilience.bulkhead.limit":         "{} 10",
+		"resilience.circuit_breaker.status": "{} 2",
+	}
+	s.mustCount(want)
+	_ = two.Close()
+	want["resilience.bulkhead.limit"], want["resilience.circuit_breaker.status"] = "{} 5", "{} 1"
+	s.mustCount(want)
+}
+
+func TestClientNamesTellStacksApart(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	for i, name := range []string{"mobile", "batch"} {
+		tr := stack(s.observer(func(c *otel.Config) { c.ClientName = name }), transporttest.NewBase(), bare())
+		for range i + 1 {
+			if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	s.mustCount(map[string]string{
+		"resilience.attempts":               "{attempt.kind=initial attempt.result=success client.name=batch} 2\n{attempt.kind=initial attempt.result=success client.name=mobile} 1",
+		"resilience.circuit_breaker.status": "{client.name=batch} 1\n{client.name=mobile} 1",
+	})
+	for _, m := range s.collect() {
+		for _, p := range points(m) {
+			if m.Name != "http.client.request.duration" && !p.attrs.HasValue("resilience.client.name") {
+				t.Errorf("%s: %s", m.Name, text(p.attrs.ToSlice()))
+			}
+		}
+	}
+	if trace := s.trace(); strings.Count(trace, "client.name=batch") != 2 {
+		t.Errorf("spans:\n%s", trace)
+	}
+}
+
+func TestHostsOfOnePolicyNameAreAddedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		p := bare()
+		p.Breaker = policy.Breaker{Window: time.Minute, MinCalls: 2, FailureRate: 0.9, OpenFor: time.Minute}
+		base := transporttest.NewBase()
+		base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
+			if strings.HasPrefix(h.Host, "2.") && h.Path == "/1" || strings.HasPrefix(h.Host, "3.") {
+				return transporttest.Step{Status: 500}
+			}
+			return transporttest.Step{}
+		})
+		tr := stack(s.observer(func(c *otel.Config) { c.PolicyName = func(string) string { return "shards" } }), base, p)
+		for host := range 4 {
+			for i := range 2 {
+				_, _ = call(tr, request("GET", fmt.Sprintf("http://%d.test/%d", host, i)))
+			}
+		}
+		s.mustCount(map[string]string{
+			"resilience.circuit_breaker.status":       "{circuit_breaker.state=open policy.name=shards} 1\n{policy.name=shards} 3",
+			"resilience.circuit_breaker.failure_rate": "{policy.name=shards} 1", // the highest of them
+			"resilience.circuit_breaker.window.calls": "{policy.name=shards} 8",
+		})
+	})
+}
+
+func TestNamesBeyondTheBoundAreOneAndSaidOnce(t *testing.T) {
+	said := handle(t)
+	s := newSignals(t, sdktrace.NeverSample())
+	tr := stack(s.observer(), transporttest.NewBase(), bare())
+	for i := range 150 {
+		if _, err := call(tr, request("GET", fmt.Sprintf("http://%d.test/", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := s.collect()
+	names := policyNames(got["resilience.circuit_breaker.status"])
+	if len(names) != 101 || !slices.Contains(names, "_other") {
+		t.Errorf("%d names, among them _other: %v; want 101", len(names), slices.Contains(names, "_other"))
+	}
+	for name, want := range map[string]string{
+		"resilience.attempts":               "{attempt.kind=initial attempt.result=success policy.name=_other} 50",
+		"resilience.circuit_breaker.status": "{policy.name=_other} 50",
+	} {
+		if !strings.Contains(values(got[name]), want) {
+			t.Errorf("%s lacks %s", name, want)
+		}
+	}
+	if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "more than 100 policy names") {
+		t.Errorf("said %q, want one word on it", errs)
+	}
+}
+
+// TestNamesStayBoundedWhereHostsComeAndGo: an SDK keeps the attributes of counters
+// and histograms for ever, so a name that was told once counts for ever.
+func TestNamesStayBoundedWhereHostsComeAndGo(t *testing.T) {
+	handle(t)
+	s := newSignals(t, sdktrace.NeverSample())
+	tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(), Default: bare(), MaxHosts: 10, Logger: slog.New(slog.DiscardHandler),
+		Observer: s.observer(func(c *otel.Config) { c.MaxPolicyNames = 20 })}))
+	for i := range 500 {
+		if _, err := call(tr, request("GET", fmt.Sprintf("http://%d.test/", i))); err != nil {
+			t.Fatal(err)
+		}
+		if i%10 == 0 {
+			s.collect()
+		}
+	}
+	for name, m := range s.collect() {
+		if n := len(policyNames(m)); strings.HasPrefix(name, "resilience.") && n > 21 {
+			t.Errorf("%s: %d policy names, want at most 21", name, n)
+		}
+	}
+}
+
+func TestManyHostsMethodsAndStatusesLoseNoAttributes(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("visits 10,000 hosts")
+	}
+	handle(t)
+	s := newSignals(t, sdktrace.NeverSample())
+	p := bare()
+	p.Breaker = policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Hour}
+	n := 0
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		if n++; n%7 == 0 {
+			return nil, errors.New("no")
+		}
+		return &http.Response{StatusCode: 100 + n%900, Proto: fmt.Sprintf("HTTP/%d", n), Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	tr := stack(s.observer(), base, p)
+	for i := range 10_000 {
+		_, _ = call(tr, request("GET", fmt.Sprintf("http://%d.test/", i)))
+	}
+	for i := range 1000 {
+		_, _ = call(tr, request(fmt.Sprintf("M%d", i), "http://0.test/"))
+	}
+	p.Breaker = policy.Breaker{}
+	tr2 := stack(s.observer(func(c *otel.Config) { c.ClientName = "b" }), base, p)
+	for i := range 20 * 900 {
+		_, _ = call(tr2, request("GET", fmt.Sprintf("http://%d.test/", i%20)))
+	}
+	got := s.collect()
+	for name, m := range got {
+		all := points(m)
+		if len(all) > 2000 {
+			t.Errorf("%s has %d sets", name, len(all))
+		}
+		for _, p := range all {
+			if p.attrs.HasValue("otel.metric.overflow") && name != "http.client.request.duration" { // which names hosts, as its convention says
+				t.Errorf("%s has lost attributes: %s of %d sets", name, p.value, len(all))
+			}
+			if v, ok := p.attrs.Value("http.request.method"); ok && v.AsString() != "GET" && v.AsString() != "_OTHER" {
+				t.Errorf("%s has the method %s", name, v.AsString())
+			}
+		}
+	}
+	if len(points(got["resilience.circuit_breaker.transitions"])) < 1000 {
+		t.Errorf("%d sets of transitions", len(points(got["resilience.circuit_breaker.transitions"])))
+	}
+}
+
+func TestAHostWithManyStatusesDoesNotUseUpTheMetricOfAll(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	n := 0
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		n++
+		return &http.Response{StatusCode: 99 + n, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})
+	tr := stack(s.observer(), base, bare())
+	for range 900 {
+		_, _ = call(tr, request("GET", "http://a.test/"))
+	}
+	all := points(s.collect()["http.client.request.duration"])
+	total := 0
+	for _, p := range all {
+		var c int
+		_, _ = fmt.Sscanf(p.value, "%d of", &c)
+		total += c
+	}
+	if len(all) > 40 || total != 900 {
+		t.Errorf("%d sets of %d attempts, want at most 40 of 900", len(all), total)
+	}
+	last := attribute.Int("http.response.status_code", 998)
+	if !slices.ContainsFunc(s.spans.GetSpans(), func(s tracetest.SpanStub) bool { return slices.Contains(s.Attributes, last) }) {
+		t.Error("spans do not tell the status")
+	}
+}
+
+func TestSeveralReadersSeeTheSame(t *testing.T) {
+	s := newSignals(t, sdktrace.NeverSample())
+	second := sdkmetric.NewManualReader()
+	s.reader = sdkmetric.NewManualReader() // the first has a provider
+	s.meters = sdkmetric.NewMeterProvider(sdkmetric.WithReader(s.reader), sdkmetric.WithReader(second))
+	tr := stack(s.observer(), stub{}, bare())
+	stop := make(chan struct{})
+	var calls sync.WaitGroup
+	for range 2 {
+		calls.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = call(tr, request("GET", fmt.Sprintf("http://%d.test/", i%10)))
+				}
+			}
+		})
+	}
+	var readers sync.WaitGroup
+	for _, r := range []*sdkmetric.ManualReader{s.reader, second} {
+		readers.Go(func() {
+			for range 20 {
+				var rm metricdata.ResourceMetrics
+				if err := r.Collect(context.Background(), &rm); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	readers.Wait()
+	close(stop)
+	calls.Wait()
+	want := values(s.collect()["resilience.attempts"])
+	s.reader = second
+	if got := values(s.collect()["resilience.attempts"]); got != want || got == "" {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
