@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 )
 
@@ -23,15 +24,7 @@ var errMissing = errors.New("what it needs is missing")
 
 // install installs the parts that are missing.
 func install(ctx context.Context) error {
-	var programs, packages []string
-	for _, p := range parts {
-		if _, err := exec.LookPath(p.program); err != nil {
-			programs = append(programs, p.program)
-			if len(packages) == 0 || packages[len(packages)-1] != p.pkg {
-				packages = append(packages, p.pkg)
-			}
-		}
-	}
+	programs, packages := lacking()
 	if len(programs) == 0 {
 		return nil
 	}
@@ -65,7 +58,24 @@ apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=60 "$@"
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", by, err, tail(string(out), 20))
 	}
+	if programs, _ := lacking(); len(programs) > 0 {
+		return fmt.Errorf("%s: done, but PATH leads to no %s", by, strings.Join(programs, ", "))
+	}
 	return nil
+}
+
+// lacking are the programs that are missing, and the packages that have them.
+func lacking() (programs, packages []string) {
+	for _, p := range parts {
+		if _, err := exec.LookPath(p.program); err == nil {
+			continue
+		}
+		programs = append(programs, p.program)
+		if !slices.Contains(packages, p.pkg) {
+			packages = append(packages, p.pkg)
+		}
+	}
+	return programs, packages
 }
 
 // tail is the last lines of a text.

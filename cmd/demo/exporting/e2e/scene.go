@@ -156,7 +156,7 @@ func (s *scene) outage() error {
 	}
 	s.add("  in the words", "1 of 5 hosts is refused", verdict, verdict == "1 of 5 hosts is refused")
 
-	n, took := s.notified("firing", 15*time.Second, s.opened)
+	n, took := s.notified("firing", 6*time.Second, s.opened)
 	s.within("the page arrives after", 0, 5*time.Second, took)
 	summary := n.Annotations["summary"]
 	s.add("  and says who and why", slowOne+", slow_call_rate", summary,
