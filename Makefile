@@ -41,7 +41,7 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	$(TOOL) staticcheck $(PACKAGES)
 	./testdata/imports.sh
 	./testdata/vuln.sh
-	$(MAKE) alerts
+	$(MAKE) alerts otelhttp
 
 .PHONY: alerts
 alerts: ## the alerts and the dashboard: against a real export, and by promtool where there is one
@@ -51,6 +51,13 @@ alerts: ## the alerts and the dashboard: against a real export, and by promtool 
 	$(GO) -C cmd/demo/exporting test -count=1 ./...
 	@if command -v promtool >/dev/null; then promtool check rules testdata/alerts.yaml && promtool test rules testdata/alerts_test.yaml; \
 	else echo "alerts: the rules were not tested: there is no promtool (Debian: apt-get install prometheus)"; fi
+
+.PHONY: otelhttp
+otelhttp: ## the three ways to live with otelhttp, in a module beside
+	$(GO) -C otel/otelhttptest mod tidy -diff
+	$(GO) -C otel/otelhttptest vet ./...
+	$(GO) -C otel/otelhttptest tool -modfile=../../tools/go.mod staticcheck ./...
+	$(GO) -C otel/otelhttptest test -race -count=$(COUNT) ./...
 
 .PHONY: e2e
 e2e: ## the outage before a real Prometheus, Alertmanager and Chromium, installed where that is allowed
@@ -67,7 +74,7 @@ cover: ## statement coverage of policy, cache and transport
 
 .PHONY: bench
 bench: ## benchmarks (BASE=commit compares with that commit, side by side)
-	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./transport ./cache; \
+	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./transport ./cache ./otel; \
 	else ./testdata/bench.sh '$(BASE)' '$(BENCH)'; fi
 
 .PHONY: fuzz
