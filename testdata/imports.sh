@@ -13,6 +13,6 @@ bad=$(go list -deps ./cache | grep -E '^[^/]*\.[^/]*/' | grep -v "^$module/cache
 direct=$(go mod edit -json | grep -c '"Path"' || true)
 indirect=$(go mod edit -json | grep -c '"Indirect": true' || true)
 direct=$((direct - indirect - 1))
-[ "$direct" -le 8 ] || { echo "imports: go.mod has $direct direct requirements, want at most 8" >&2; fail=1; }
+[ "$direct" -le 9 ] || { echo "imports: go.mod has $direct direct requirements, want at most 9" >&2; fail=1; }
 [ "$fail" = 0 ] && echo "imports: ok ($direct direct requirements)"
 exit "$fail"
