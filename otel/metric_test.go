@@ -68,7 +68,7 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 		p.Breaker.MinCalls = 1
 		p.Bulkhead = policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Second}
 		p.Fallback.MaxStale = time.Hour
-		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "x", Delay: time.Second}, transporttest.Step{Status: 503}), p)
+		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "x", Delay: time.Second}, transporttest.Step{Status: 503, Delay: time.Millisecond}), p)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
@@ -125,7 +125,7 @@ func TestHistogramsHaveTheirBounds(t *testing.T) {
 		p := bare()
 		p.Fallback.MaxStale = time.Hour
 		p.Bulkhead = policy.Bulkhead{MaxConcurrent: 1, MaxWait: time.Second}
-		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "x"}, transporttest.Step{Status: 503}), p)
+		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "x"}, transporttest.Step{Status: 503, Delay: time.Millisecond}), p)
 		held, err := tr.RoundTrip(request("GET", "http://a.test/"))
 		if err != nil {
 			t.Fatal(err)
