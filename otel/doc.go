@@ -22,13 +22,27 @@
 //
 // # Metrics
 //
-// Their names begin with "resilience.", their attributes too; all carry
-// resilience.policy.name, which is the host unless [Config.PolicyName] says
+// Their names begin with "resilience.", and so do those of their attributes; all
+// carry resilience.policy.name, which is the host unless [Config.PolicyName] says
 // otherwise, and resilience.client.name where [Config.ClientName] is set. The README
-// has the table. Decisions are counted where they are taken, by atomics that a
-// collection reads; the states of breakers, permits and budgets are looked at when
-// they are collected. Decisions of layers in shadow mode are counted apart, with
-// resilience.shadow = true.
+// has the table. Attempts are told by http.client.request.duration too, as the
+// semantic conventions have it.
+//
+// Decisions are counted where they are taken, by atomics that a collection reads; the
+// states of breakers, permits and budgets are looked at when they are collected, and
+// those of a host that the Transport has dropped go away. What layers in shadow mode
+// would have done is apart, with resilience.shadow = true: alerts leave it out.
+//
+// Series are bounded: policy names by [Config.MaxPolicyNames], methods to those that
+// are registered, statuses by what a host may have. A program that calls thousands of
+// hosts groups them by PolicyName, and raises the limit of its SDK for
+// http.client.request.duration, whose convention wants the host.
+//
+// # Broken parts
+//
+// Calls wait for no exporter but one that the program has made part of ending a span.
+// What a provider, a Propagator or a PolicyName does in place of its duty is reported
+// to otel.Handle, once, and costs its own signal alone.
 //
 // # Together with otelhttp
 //
@@ -37,8 +51,9 @@
 //     in [Annotate], which adds the number of the attempt to its spans. The stack
 //     then has a base that is not an *http.Transport, with what that means for its
 //     limits.
-//   - Around the stack: all attempts are below one span of otelhttp's, which ends
-//     with the call.
+//   - Around the stack: all attempts are below one CLIENT span of otelhttp's, which
+//     ends with the call, and http.client.request.duration has both: the attempts
+//     and, as one more, the call.
 //
 // Nothing that may be a secret is in any of it: of the URL, userinfo and the values
 // of query parameters that carry credentials are redacted, and no error texts or
