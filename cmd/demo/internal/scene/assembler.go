@@ -31,7 +31,7 @@ type assembler struct {
 func newAssembler(workers int, client *http.Client, deps []*dependency) (*assembler, error) {
 	a := &assembler{client: client, workers: make(chan struct{}, workers)}
 	for _, d := range deps {
-		a.urls = append(a.urls, "http://"+d.server.host+"/"+d.name)
+		a.urls = append(a.urls, "http://"+d.address()+"/")
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /mission", a.work(a.mission))

@@ -91,6 +91,9 @@ func (d *dependency) close() {
 	d.server.close()
 }
 
+// address is what those who call it know it by; see rig.dial.
+func (d *dependency) address() string { return d.name + ":80" }
+
 func (d *dependency) set(f fault) { d.fault.Store(&f) }
 
 // seen is when the requests came.

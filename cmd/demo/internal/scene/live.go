@@ -78,7 +78,7 @@ func (r *rig) state(label string) string {
 			words = append(words, string(f.kind))
 		}
 		if r.stack != nil {
-			for _, h := range r.stack.Host("http://" + r.deps[name].server.host).Snapshot() {
+			for _, h := range r.stack.Host("http://" + r.deps[name].address()).Snapshot() {
 				if h.State != transport.Closed {
 					words = append(words, h.State.String())
 				}

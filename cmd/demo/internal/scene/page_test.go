@@ -31,6 +31,22 @@ func TestTheStacksRunSaysWhereItsStatusPageIs(t *testing.T) {
 		t.Errorf("%s %s", page.Status, body)
 	}
 
+	// It calls the dependencies by their names.
+	if mission, err := http.Get("http://" + r.service.server.host + "/mission"); err != nil || mission.StatusCode != http.StatusOK {
+		t.Fatal(mission, err)
+	}
+	hosts, err := http.Get(m[1] + "hosts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, _ = io.ReadAll(hosts.Body)
+	hosts.Body.Close()
+	for _, name := range names {
+		if !bytes.Contains(body, []byte(`"host":"`+name+`:80"`)) {
+			t.Errorf("%s is missing in %s", name, body)
+		}
+	}
+
 	// Whoever watches does not hold up the end of the run.
 	events, err := http.Get(m[1] + "events")
 	if err != nil {

@@ -3,6 +3,7 @@ package scene
 import (
 	"context"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -87,13 +88,16 @@ func newRig(s setting, v *view, withStack, endless bool, x *export) (*rig, error
 
 // client is the difference between the two runs.
 func (r *rig) client(withStack bool) (*http.Client, error) {
+	base := http.DefaultTransport.(*http.Transport).Clone()
+	base.Proxy, base.DialContext = nil, r.dial
 	if !withStack {
-		r.bare = http.DefaultTransport.(*http.Transport).Clone()
-		return &http.Client{Transport: r.bare}, nil
+		r.bare = base
+		return &http.Client{Transport: base}, nil
 	}
 	rt, err := transport.New(transport.Config{
 		Default:  r.setting.policy,
-		Hosts:    map[string]policy.Policy{r.deps[slowOne].server.host: r.setting.telemetry},
+		Hosts:    map[string]policy.Policy{r.deps[slowOne].address(): r.setting.telemetry},
+		Base:     base,
 		Observer: r.export.of(r),
 		Logger:   slog.New(slog.DiscardHandler), // the view tells of transitions
 	})
@@ -102,6 +106,18 @@ func (r *rig) client(withStack bool) (*http.Client, error) {
 	}
 	r.stack = rt
 	return rt.Client(), nil
+}
+
+// dial leads to a dependency by its name: that is what metrics, traces and the status
+// page then call it.
+func (r *rig) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	for _, d := range r.deps {
+		if d.address() == address {
+			address = d.server.host
+		}
+	}
+	dialer := net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second} // as http.DefaultTransport has it
+	return dialer.DialContext(ctx, network, address)
 }
 
 // begin starts the load, the sampling and the live line.
@@ -192,7 +208,7 @@ func (r *rig) sample(ctx context.Context) {
 func (r *rig) inject(f fault) {
 	r.mu.Lock()
 	if r.stack != nil {
-		for _, h := range r.stack.Host(r.deps[slowOne].server.host).Snapshot() {
+		for _, h := range r.stack.Host(r.deps[slowOne].address()).Snapshot() {
 			r.record.good = h.Window
 		}
 	}
@@ -214,7 +230,7 @@ func (r *rig) lift() {
 // nameOf is the dependency at an address.
 func (r *rig) nameOf(host string) string {
 	for name, d := range r.deps {
-		if d.server.host == host {
+		if d.address() == host {
 			return name
 		}
 	}

@@ -157,7 +157,7 @@ func (r *rig) status() status {
 	for _, name := range names {
 		d := r.deps[name]
 		one := dependencyStatus{Name: name, Address: d.server.host, Fault: d.fault.Load().String(), Breaker: transport.Closed.String()}
-		for _, h := range r.stack.Host("http://" + d.server.host).Snapshot() {
+		for _, h := range r.stack.Host("http://" + d.address()).Snapshot() {
 			c := h.Counts
 			one.Breaker, one.InFlight, one.Permits = h.State.String(), h.InFlight, h.MaxConcurrent
 			one.Calls, one.Failures, one.Stale = c.Calls, c.Failure, c.Stale
