@@ -39,7 +39,7 @@ func startBrowser(f *fleet, url string) (*browser, error) {
 	}
 	cmd := exec.CommandContext(f.ctx, "chromium", "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu",
 		"--disable-dev-shm-usage", "--no-first-run", "--disable-extensions", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--no-proxy-server", "--user-data-dir="+home, "about:blank")
+		"--disable-component-update", "--disable-sync", "--no-proxy-server", "--window-size=1280,900", "--user-data-dir="+home, "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home)
 	cmd.ExtraFiles = []*os.File{fromUs, toUs} // 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -122,6 +122,17 @@ func (b *browser) eval(expression string) (string, error) {
 	}
 	err := b.do("Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &r)
 	return fmt.Sprint(r.Result.Value), err
+}
+
+// picture writes what the page looks like into a file.
+func (b *browser) picture(file string) error {
+	var shot struct {
+		Data []byte `json:"data"`
+	}
+	if err := b.do("Page.captureScreenshot", map[string]any{"format": "png"}, &shot); err != nil {
+		return err
+	}
+	return os.WriteFile(file, shot.Data, 0o644)
 }
 
 // shows waits until an expression in the page is true, and returns how long that

@@ -32,7 +32,7 @@ func main() { os.Exit(command()) }
 // command returns the exit code.
 func command() int {
 	root := flag.String("root", "../../..", "the repository")
-	keep := flag.String("keep", "", "write logs and data into this directory, and leave them there")
+	keep := flag.String("keep", "", "write logs, data and a picture of the status page into this directory, and leave them there")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop() // not before: a second signal would leave behind what was started

@@ -165,6 +165,9 @@ func (s *scene) outage() error {
 	if err := sleep(s.ctx, time.Until(s.injected.Add(ill))); err != nil {
 		return err
 	}
+	if err := s.browser.picture(filepath.Join(s.dir, "page.png")); err != nil { // for -keep
+		return err
+	}
 	return s.share("fallbacks in the outage", ">= 90 %", 0.9, 1.1) // of rates over few scrapes
 }
 
