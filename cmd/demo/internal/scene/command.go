@@ -40,7 +40,8 @@ make demo ARGS="..." runs when it is given one of
   -otlp URL         send its metrics and traces to a collector, over OTLP/HTTP:
                     http://127.0.0.1:4318
 
-Exit code: 0 if every claim held, 1 if one did not, 2 for bad flags.
+Exit code: 0 if every claim held, 1 if one did not or not everything could be
+exported, 2 for bad flags.
 NO_COLOR is respected.
 
 By hand, with -serve 127.0.0.1:8088:
