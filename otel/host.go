@@ -26,7 +26,7 @@ type host struct {
 type sentKey struct {
 	method    method
 	status    int
-	version   string
+	version   version
 	errorType string
 }
 
@@ -93,8 +93,8 @@ func (k sentKey) outcome() []attribute.KeyValue {
 	if k.status > 0 {
 		attrs = append(attrs, attribute.Int("http.response.status_code", k.status))
 	}
-	if k.version != "" {
-		attrs = append(attrs, attribute.String("network.protocol.version", k.version))
+	if k.version != 0 {
+		attrs = append(attrs, attribute.String("network.protocol.version", versions[k.version]))
 	}
 	if k.errorType != "" {
 		attrs = append(attrs, attribute.String("error.type", k.errorType))
@@ -102,18 +102,22 @@ func (k sentKey) outcome() []attribute.KeyValue {
 	return attrs
 }
 
-// versionOf is a protocol as network.protocol.version has it; empty for one that
-// does not exist, which a base may make up.
-func versionOf(proto string) string {
+// version is that of HTTP as network.protocol.version has it: one of few, and none
+// for one that does not exist, which a base may make up.
+type version uint8
+
+var versions = [...]string{"", "1.0", "1.1", "2", "3"}
+
+func versionOf(proto string) version {
 	switch proto {
 	case "HTTP/1.0":
-		return "1.0"
+		return 1
 	case "HTTP/1.1":
-		return "1.1"
+		return 2
 	case "HTTP/2.0", "HTTP/2":
-		return "2"
+		return 3
 	case "HTTP/3.0", "HTTP/3":
-		return "3"
+		return 4
 	}
-	return ""
+	return 0
 }

@@ -333,6 +333,7 @@ func TestFallbacksAreCounted(t *testing.T) {
 			"resilience.request.duration":              "{outcome=fallback} 5 of 1\n{outcome=success} 2 of 0",
 			"resilience.bulkhead.rejections":           "{bulkhead.reason=full} 1",
 			"resilience.circuit_breaker.not_permitted": "{circuit_breaker.state=forced_open} 1",
+			"resilience.bulkhead.wait.duration":        "", // nothing has waited
 			"resilience.circuit_breaker.status":        "{circuit_breaker.state=forced_open} 1",
 		})
 	})

@@ -222,7 +222,7 @@ func TestHostsOfOnePolicyNameAreAddedUp(t *testing.T) {
 		p.Breaker = policy.Breaker{Window: time.Minute, MinCalls: 2, FailureRate: 0.9, OpenFor: time.Minute}
 		base := transporttest.NewBase()
 		base.ScriptFunc(func(h transporttest.Hit) transporttest.Step {
-			if strings.HasPrefix(h.Host, "2.") && h.Path == "/1" || strings.HasPrefix(h.Host, "3.") {
+			if strings.HasPrefix(h.Host, "2.") && h.Path == "/1" || strings.HasPrefix(h.Host, "1.") {
 				return transporttest.Step{Status: 500}
 			}
 			return transporttest.Step{}

@@ -78,18 +78,22 @@ func (o *Observer) attemptEnded(ctx context.Context, h *host, e *transport.Event
 	if a.span != nil {
 		defer a.span.End()
 	}
+	recording, measured := a.span != nil && a.span.IsRecording(), o.meters.clientRequests.Enabled(ctx)
+	if !recording && !measured {
+		return
+	}
 	k := sentKey{method: a.method, status: e.Status, version: versionOf(e.Proto)}
 	if e.Outcome != "cancelled" {
 		k.errorType = errorType(e, 400)
 	}
 	as := h.sentAs(k)
-	if a.span != nil && a.span.IsRecording() {
+	if recording {
 		a.span.SetAttributes(as.of(k)...)
 		if k.errorType != "" {
 			a.span.SetStatus(codes.Error, "")
 		}
 	}
-	if o.meters.clientRequests.Enabled(ctx) {
+	if measured {
 		o.meters.clientRequests.Record(ctx, e.Duration.Seconds(), as.record...)
 	}
 }

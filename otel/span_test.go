@@ -393,7 +393,14 @@ func TestErrorsOfAStackBelowKeepTheirType(t *testing.T) {
 		inner := stack(nil, transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang}), policy.Policy{Timeout: policy.Timeout{Attempt: time.Second}})
 		p := bare()
 		p.Retry = policy.Retry{MaxAttempts: 2, Base: 2 * time.Second, Max: time.Second}
-		_, _ = call(stack(s.observer(), inner, p), request("GET", "http://a.test/"))
+		between := rt(func(r *http.Request) (*http.Response, error) {
+			resp, err := inner.RoundTrip(r)
+			if err != nil {
+				err = fmt.Errorf("between: %w", err)
+			}
+			return resp, err
+		})
+		_, _ = call(stack(s.observer(), between, p), request("GET", "http://a.test/"))
 		want := strings.TrimPrefix(`
 internal resilience GET 3s ERROR {attempts=2 error.type=timeout_attempt outcome=error}
   at 1s resilience.retry {retry.delay=1 retry.reason=timeout}
@@ -404,4 +411,23 @@ internal resilience GET 3s ERROR {attempts=2 error.type=timeout_attempt outcome=
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	})
+}
+
+// TestAnAttemptWhoseCallWasLostIsOfItsOwnHost has an Observer between that drops what
+// it is told of calls, in a call that another one observes.
+func TestAnAttemptWhoseCallWasLostIsOfItsOwnHost(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	outer, inner := s.observer(), s.observer()
+	req := request("GET", "http://a.test/")
+	ctx := outer.Start(t.Context(), transport.Start{Host: "outer.test:80", Request: req})
+	attempt := inner.Start(ctx, transport.Start{Host: "a.test:80", Attempt: 1, Request: req, Header: http.Header{}})
+	inner.Observe(attempt, transport.Event{Kind: transport.EventAttemptEnd, Host: "a.test:80", Attempt: 1, Status: 200, Outcome: "success"})
+	outer.Observe(ctx, transport.Event{Kind: transport.EventCallEnd, Host: "outer.test:80", Attempt: 1, Outcome: "success"})
+	s.mustEnd()
+	stack(inner, stub{}, bare()) // so that there is a collection
+	s.mustCount(map[string]string{"resilience.attempts": "{attempt.kind=initial attempt.result=success} 1"})
+	want := "internal resilience GET {attempts=1 outcome=success policy.name=outer.test:80}\n  client GET {http.response.status_code=200}\n"
+	if got := withoutTime(s.trace()); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
 }
