@@ -31,5 +31,5 @@
 // for what to branch on; [WithCall] for a call that differs from its host;
 // [Install] for programs that use http.DefaultTransport; [Observer] and
 // [Transport.Snapshot] for what happens; package transporttest for watching your
-// own configuration trip in a test.
+// own configuration trip in a test, package status for a page that shows it live.
 package transport

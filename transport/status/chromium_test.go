@@ -66,7 +66,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Fatal(err)
 	}
 	home := t.TempDir()
-	cmd := exec.Command(path, "--headless=new", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+	cmd := exec.Command(path, "--headless=new", "--disable-lcd-text", "--remote-debugging-pipe", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
 		"--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-component-update", "--disable-sync",
 		"--no-proxy-server", "--user-data-dir="+home, "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "TZ=UTC", "LANG=en_US.UTF-8")

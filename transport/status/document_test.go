@@ -125,6 +125,22 @@ func TestDocumentLeavesNothingOut(t *testing.T) {
 	visit("", func(s *transport.HostSnapshot) reflect.Value { return reflect.ValueOf(s).Elem() })
 }
 
+func TestDocumentHasTheMostFrequentFailureFirst(t *testing.T) {
+	now := time.Now()
+	s := &transport.HostSnapshot{Failures: []transport.Failure{{At: now, What: "reset"}, {At: now, What: "status 500"}, {At: now, What: "eof"}, {At: now.Add(1e9), What: "status 500"}, {At: now.Add(2e9), What: "eof"}}}
+	got := status.Describe(s, now).Failures
+	if len(got) != 3 || got[0].What != "eof" || got[0].Count != 2 || got[1].What != "status 500" || got[2].What != "reset" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestDocumentHasNoThresholdForWhatIsOff(t *testing.T) {
+	s := &transport.HostSnapshot{Policy: policy.Policy{Breaker: policy.Breaker{FailureRate: 0.5, SlowRate: 0.5}}}
+	if w := status.Describe(s, time.Now()).Window; w.SlowRateThreshold != 0 || w.FailureRateThreshold != 0.5 || w.MinCalls != 20 {
+		t.Errorf("without SlowCall no call is slow: %+v", w)
+	}
+}
+
 func TestDocumentOfAHostThatIsFineSaysNoMoreThanThere(t *testing.T) {
 	s := &transport.HostSnapshot{Scheme: "http", Host: "a.test:80"}
 	got, _ := json.Marshal(status.Describe(s, time.Now()))

@@ -236,6 +236,12 @@ func TestEventsAreOfTheHostsThatWereAskedFor(t *testing.T) {
 		if got := s.take(); got != "" {
 			t.Errorf("nothing that was asked for has changed: %s", got)
 		}
+		tr.Host("b.test").ForceOpen() // the summary is of all
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got := fields(s.take(), "event"); fmt.Sprint(got) != "[transition hosts]" {
+			t.Errorf("%v", got)
+		}
 	})
 }
 

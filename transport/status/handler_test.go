@@ -173,6 +173,16 @@ func TestHostsAreThoseThatWereAskedFor(t *testing.T) {
 	})
 }
 
+func TestHostsComeWithTheirPolicyAndTransitions(t *testing.T) {
+	tr := (&world{}).over(t, transport.Config{Default: brittle()})
+	_ = call(tr, "https://a.test")
+	tr.Host("a.test").ForceOpen()
+	d := decode[status.Hosts](t, ask(status.New(tr, status.Config{}), "GET", "/hosts")).Hosts[0]
+	if d.Policy == nil || d.Policy.Breaker.OpenFor != 3600 || d.Policy.Breaker.Window != 60 || len(d.Transitions) != 1 || d.Transitions[0].To != "forced_open" {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestWrongParametersAreNamedWithWhatWouldBeRight(t *testing.T) {
 	h := status.New((&world{}).over(t, transport.Config{}), status.Config{})
 	long := strings.Repeat("x", 400)

@@ -129,9 +129,6 @@ func (l *looks) describe(v view, at time.Time) Hosts {
 // same reports whether an earlier document would be the same now but for the time
 // that has passed. l.mu is held.
 func (l *looks) same(v view, last *rendering) bool {
-	if last.Summary != l.summary {
-		return false
-	}
 	return reflect.DeepEqual(l.describe(v, last.taken), last.Hosts)
 }
 

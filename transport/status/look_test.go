@@ -84,6 +84,29 @@ func TestTheStateIsLookedAtTwiceASecondAtMost(t *testing.T) {
 	})
 }
 
+func TestALookThatNobodyAsksForIsDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := (&world{}).over(t, transport.Config{})
+		_ = call(tr, "https://a.test")
+		h := status.New(tr, status.Config{})
+		for range 3 {
+			ask(h, "GET", "/hosts")
+			time.Sleep(4999 * time.Millisecond)
+			if !h.Keeps() {
+				t.Error("too soon")
+			}
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if h.Keeps() {
+			t.Error("it is still there")
+		}
+		if got := order(t, h); got != "a" {
+			t.Error(got)
+		}
+	})
+}
+
 func TestManyHostsAreDescribedUpToTheLimit(t *testing.T) {
 	const n = 2_000
 	tr := (&world{}).over(t, transport.Config{Default: brittle()})

@@ -1,15 +1,23 @@
 package status_test
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -362,9 +370,11 @@ func TestPageDoesNotCompareItsClockWithTheServers(t *testing.T) {
 	b.await("/^in (5\\d min|1 h \\d min)/.test(document.querySelector('.next dd span').textContent)")
 }
 
-// TestPictureOfAnOutage makes the pictures of the README, when it is asked to:
+// TestPictureOfAnOutage makes the picture of the README, and others, when it is asked
+// to:
 //
 //	WATERTIGHT_PICTURES=/tmp go test -run PictureOfAnOutage ./transport/status
+//	cp /tmp/status-light.png transport/status/testdata/status.png
 func TestPictureOfAnOutage(t *testing.T) {
 	dir := os.Getenv("WATERTIGHT_PICTURES")
 	if dir == "" {
@@ -455,9 +465,33 @@ func TestPictureOfAnOutage(t *testing.T) {
 			return b.screenshot(false)
 		},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, "status-"+name+".png"), shot(), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "status-"+name+".png"), small(t, shot()), 0o644); err != nil {
 			t.Error(err)
 		}
 	}
 	t.Log(b.complaints())
+}
+
+// small is a PNG with the 255 colours that are most frequent in it, which a page has
+// hardly more of.
+func small(t *testing.T, data []byte) []byte {
+	t.Helper()
+	full, err := png.Decode(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[color.Color]int{}
+	for y := range full.Bounds().Dy() {
+		for x := range full.Bounds().Dx() {
+			seen[full.At(x, y)]++
+		}
+	}
+	colours := slices.SortedFunc(maps.Keys(seen), func(a, b color.Color) int { return cmp.Compare(seen[b], seen[a]) })
+	few := image.NewPaletted(full.Bounds(), colours[:min(len(colours), 255)])
+	draw.Draw(few, few.Bounds(), full, image.Point{}, draw.Src)
+	var out bytes.Buffer
+	if err := (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&out, few); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
 }
