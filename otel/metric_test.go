@@ -421,3 +421,46 @@ func TestTimeoutsAreCountedByPhase(t *testing.T) {
 		})
 	}
 }
+
+func TestTransitionsAndDurationsLeadToTheirTrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		p := bare()
+		p.Breaker = policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Minute}
+		_, _ = call(stack(s.observer(), transporttest.NewBase(transporttest.Step{Status: 500}), p), request("GET", "http://a.test/"))
+		ids := map[string]string{} // of spans
+		for _, span := range s.spans.GetSpans() {
+			id := span.SpanContext.SpanID()
+			ids[span.Name] = string(id[:])
+		}
+		got := s.collect()
+		exemplar := func(name string) (span string) {
+			switch d := got[name].Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range d.DataPoints {
+					for _, e := range p.Exemplars {
+						if e.Value > 0 {
+							span = string(e.SpanID)
+						}
+					}
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range d.DataPoints {
+					for _, e := range p.Exemplars {
+						span = string(e.SpanID)
+					}
+				}
+			}
+			return span
+		}
+		for name, want := range map[string]string{
+			"resilience.circuit_breaker.transitions": "resilience GET",
+			"resilience.request.duration":            "resilience GET",
+			"http.client.request.duration":           "GET",
+		} {
+			if id := exemplar(name); id == "" || id != ids[want] {
+				t.Errorf("%s leads to %x, want %x of %s", name, id, ids[want], want)
+			}
+		}
+	})
+}
