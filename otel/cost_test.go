@@ -85,7 +85,17 @@ type registering struct {
 
 func (r *registering) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
 	r.of.registered = f
-	return mnoop.Registration{}, nil
+	return registration{of: r.of}, nil
+}
+
+type registration struct {
+	mnoop.Registration
+	of *callbacks
+}
+
+func (r registration) Unregister() error {
+	r.of.registered = nil
+	return nil
 }
 
 // TestACollectionOverAThousandHostsMakesLittle counts the allocations of our part,

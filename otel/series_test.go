@@ -16,10 +16,12 @@ import (
 
 	api "go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
+	mnoop "go.opentelemetry.io/otel/metric/noop"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	tnoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/watertight-go/watertight/otel"
 	"github.com/watertight-go/watertight/policy"
@@ -162,9 +164,40 @@ func TestTheLastCountsAreToldAfterClose(t *testing.T) {
 	if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
 		t.Fatal(err)
 	}
+	_ = tr.Close()
 	if v, want := values(s.collect()["resilience.attempts"]), "{attempt.kind=initial attempt.result=success} 2"; v != want {
 		t.Errorf("got %s, want %s", v, want)
 	}
+}
+
+func TestAProviderForgetsAnObserverThatHasNothingToTell(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c callbacks
+		o, err := otel.NewObserver(otel.Config{TracerProvider: tnoop.NewTracerProvider(), MeterProvider: &c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tr := stack(o, stub{}, bare())
+		if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []bool{true, true, true, false} {
+			if err := c.registered(t.Context(), mnoop.Observer{}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+			if got := c.registered != nil; got != want {
+				t.Fatalf("collection %d: registered: %v, want %v", i, got, want)
+			}
+			if i == 1 {
+				_ = tr.Close()
+			}
+		}
+		stack(o, stub{}, bare())
+		if c.registered == nil {
+			t.Error("a Transport more is not looked at")
+		}
+	})
 }
 
 func TestTwoTransportsOfOneObserverAddUp(t *testing.T) {
