@@ -152,3 +152,23 @@ func TestSpansAreChildrenOfTheCallers(t *testing.T) {
 		t.Errorf("the base runs in %v, the attempt is %v", inside, byName["GET"])
 	}
 }
+
+func TestTheContextOfAnAttemptStaysItsOwn(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	steps := transporttest.NewBase(transporttest.Step{Status: 503}, transporttest.Step{})
+	var kept []context.Context // as a goroutine of the base does
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		kept = append(kept, r.Context())
+		return steps.RoundTrip(r)
+	})
+	p := bare()
+	p.Retry = policy.Retry{MaxAttempts: 2, Statuses: []int{503}, Base: time.Millisecond}
+	if _, err := call(stack(s.observer(), base, p), request("GET", "http://a.test/")); err != nil {
+		t.Fatal(err)
+	}
+	for i, h := range steps.Hits() {
+		if got, want := traceparent(trace.SpanContextFromContext(kept[i])), h.Header.Get("Traceparent"); got != want {
+			t.Errorf("attempt %d is in %s now, was sent from %s", i+1, got, want)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -347,8 +348,8 @@ func TestManyHostsMethodsAndStatusesLoseNoAttributes(t *testing.T) {
 	}
 	p.Breaker = policy.Breaker{}
 	tr2 := stack(s.observer(func(c *otel.Config) { c.ClientName = "b" }), base, p)
-	for i := range 20 * 900 {
-		_, _ = call(tr2, request("GET", fmt.Sprintf("http://%d.test/", i%20)))
+	for i := range 19 * 900 {
+		_, _ = call(tr2, request("GET", fmt.Sprintf("http://%d.test/", i%19)))
 	}
 	got := s.collect()
 	for name, m := range got {
@@ -436,4 +437,34 @@ func TestSeveralReadersSeeTheSame(t *testing.T) {
 	if got := values(s.collect()["resilience.attempts"]); got != want || got == "" {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+}
+
+func TestHostsThatWereDroppedAreForgotten(t *testing.T) {
+	if testing.Short() || raceEnabled {
+		t.Skip("visits 8,000 hosts")
+	}
+	handle(t)
+	s := newSignals(t, sdktrace.NeverSample())
+	c := callbacks{}
+	o := s.observer(func(config *otel.Config) { config.MeterProvider = &c })
+	tr := transport.Must(transport.New(transport.Config{Base: stub{}, Observer: o, Default: bare(), MaxHosts: 10, Logger: slog.New(slog.DiscardHandler)}))
+	visit := func(from, to int) {
+		for i := from; i < to; i++ {
+			if _, err := call(tr, request("GET", fmt.Sprintf("http://%d.test/", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 3 {
+			if err := c.registered(t.Context(), mnoop.Observer{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	visit(0, 200) // all the names there are
+	before := heap()
+	visit(200, 8000)
+	if grown := heap() - before; grown > 1<<20 {
+		t.Errorf("7,800 hosts that are gone have left %d KiB", grown>>10)
+	}
+	runtime.KeepAlive(o)
 }
