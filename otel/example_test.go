@@ -100,3 +100,20 @@ func ExampleAnnotate() {
 	defer func() { _ = tr.Close() }()
 	// Output:
 }
+
+// With the global providers, in a function that can fail.
+func ExampleNewObserver() {
+	start := func() error {
+		obs, err := otel.NewObserver(otel.Config{}) // the global providers
+		if err != nil {
+			return err
+		}
+		rt, err := transport.New(transport.Config{Observer: obs})
+		if err != nil {
+			return err
+		}
+		return rt.Close()
+	}
+	fmt.Println(start())
+	// Output: <nil>
+}

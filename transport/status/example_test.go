@@ -27,10 +27,11 @@ func Example() {
 	mux := http.NewServeMux()
 	mux.Handle("/status/", authenticated(http.StripPrefix("/status", pages)))
 	mux.Handle("/control/", authenticated(http.StripPrefix("/control", status.Control(rt))))
-	server := httptest.NewUnstartedServer(mux)
-	server.Config.RegisterOnShutdown(pages.Close) // or streams keep Shutdown waiting
-	server.Start()
-	defer server.Close()
+	server := &http.Server{Handler: mux}
+	server.RegisterOnShutdown(pages.Close) // or streams keep Shutdown waiting
+	local := httptest.NewServer(server.Handler)
+	defer local.Close()
+	defer pages.Close()
 
 	for range 5 {
 		if resp, err := rt.Client().Post("https://payments.internal/charge", "text/plain", nil); err == nil {
@@ -38,7 +39,7 @@ func Example() {
 		}
 	}
 
-	resp, err := http.Get(server.URL + "/status/hosts?state=open")
+	resp, err := http.Get(local.URL + "/status/hosts?state=open")
 	if err != nil {
 		fmt.Println(err)
 		return
