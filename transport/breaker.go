@@ -179,7 +179,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.deliver()
 	}
 	if refusal != nil {
-		b.h.refuse(a.call.ctx, refusal, b.policy.Shadow)
+		b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow)
 		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
 			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
 		if !b.policy.Shadow {
@@ -190,10 +190,10 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(req)
 }
 
-// refuse counts a call that the breaker refuses, and logs it.
-func (h *host) refuse(ctx context.Context, refusal *Error, shadow bool) {
+// tellRefusal counts a call that the breaker refuses, and logs it.
+func (h *host) tellRefusal(ctx context.Context, refusal *Error, shadow bool) {
 	h.counts.refused(refusal.State)
-	if h.t.debugging(ctx) {
+	if h.t.debugging() {
 		h.t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", h.name), slog.String("layer", LayerBreaker),
 			slog.String("reason", refusal.State.String()), slog.Float64("retry_in", refusal.RetryIn.Seconds()), slog.Bool("shadow", shadow))
 	}

@@ -74,7 +74,7 @@ func (b *bulkhead) take(a *attempt, permits *semaphore.Weighted, wait *time.Dura
 	c := a.call
 	full := &Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: knob}
 	if shadow || b.policy.MaxWait <= 0 {
-		return b.refuse(a, c.error(full), 0, shadow)
+		return b.refuse(a, c.error(full), shadow)
 	}
 	full.Limit = b.policy.MaxWait
 	begun := b.h.t.now()
@@ -102,20 +102,20 @@ func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, begun, wait ti
 	b.waiting.Add(1)
 	err := permits.Acquire(ctx, 1)
 	b.waiting.Add(-1)
-	waited := b.h.t.now() - begun
+	a.waited += b.h.t.now() - begun
 	if err == nil {
-		a.waited += waited // told when the attempt has started, and is sure to end
-		return nil
+		return nil // the wait is told of when the attempt has started, and is sure to end
 	}
 	if err := c.gone(); err != nil {
+		c.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: a.number, Duration: a.waited, Err: err})
 		return err
 	}
-	return b.refuse(a, late, waited, false)
+	return b.refuse(a, late, false)
 }
 
 // refuse counts a refusal and tells of it, once the host's permit is back that was
 // taken before the process had none.
-func (b *bulkhead) refuse(a *attempt, e *Error, waited time.Duration, shadow bool) error {
+func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	b.giveBack(a)
 	reason := "full"
 	switch {
@@ -126,11 +126,11 @@ func (b *bulkhead) refuse(a *attempt, e *Error, waited time.Duration, shadow boo
 		reason = "wait_timeout"
 	}
 	b.h.counts.rejected.Add(1)
-	if t := b.h.t; t.debugging(a.call.ctx) {
+	if t := b.h.t; t.debugging() {
 		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))
 	}
-	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Duration: waited, Err: e, Shadow: shadow})
+	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Duration: a.waited, Err: e, Shadow: shadow})
 	return e
 }
 

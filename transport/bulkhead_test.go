@@ -233,7 +233,8 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 				p := bulkheadOnly(1, time.Minute)
 				p.Timeout.Total = row.total
 				var hits atomic.Int64
-				tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
+				var seen transporttest.Recorder
+				tr := bulkheadNew(t, transport.Config{Default: p, Observer: &seen, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 					hits.Add(1)
 					return bulkheadHello(r)
 				})})
@@ -251,6 +252,10 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 				}
 				if body.closed.Load() != 1 || hits.Load() != 1 {
 					t.Errorf("body closed %d times, %d requests went out", body.closed.Load(), hits.Load())
+				}
+				waits := append(seen.Events(transport.EventPermit), seen.Events(transport.EventRefusal)...)
+				if len(waits) != 1 || waits[0].Duration != time.Second || waits[0].Err == nil {
+					t.Errorf("told of the wait: %+v", waits)
 				}
 				_ = held.Body.Close()
 				bulkheadWhole(t, tr, "http://x.test/", 1)

@@ -95,7 +95,7 @@ func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error
 	h.counts.calls.Add(1)
 	closeBody(req)
 	if h.fallback == nil {
-		h.refuse(req.Context(), refusal, false)
+		h.tellRefusal(req.Context(), refusal, false)
 		return nil, refusal
 	}
 	return h.fallback.refused(req, refusal)

@@ -45,9 +45,11 @@ type Config struct {
 	// Observer is told what happens. Nil: nobody is.
 	Observer Observer
 
-	// Logger gets the breakers' transitions, and what else an owner must know.
-	// Nil: slog.Default() at the time; silence it with
-	// slog.New(slog.DiscardHandler).
+	// Logger gets the breakers' transitions, what else an owner must know, and at
+	// debug refusals and retries (whether it takes those it is asked once a second,
+	// without the context of a call). A handler that blocks holds up a call for
+	// 100 ms a record, and then none until it is free. Nil: slog.Default() at the
+	// time; silence it with slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 
 	// MaxConcurrent bounds the calls of all hosts together. Zero: no bound.

@@ -44,9 +44,9 @@ func (e *Evidence) String() string {
 	case "slow_call_rate":
 		s = fmt.Sprintf("%d of %d calls slow%s (limit %.0f %%)", e.Slow, e.Timed, over, e.Threshold*100)
 	case "consecutive_failures":
-		s = fmt.Sprintf("%d failures in a row", e.Consecutive)
+		s = counted(e.Consecutive, "failure") + " in a row"
 	case "failures_in_window":
-		s = fmt.Sprintf("%d failures%s", e.Failures, over)
+		s = counted(e.Failures, "failure") + over
 	case "probe_failed":
 		s = "a probe failed"
 	case "probe_slow":
@@ -58,6 +58,14 @@ func (e *Evidence) String() string {
 		s += ", last: " + e.Last
 	}
 	return s
+}
+
+// counted is a number of things.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // verdict is the policy's, and survives a Classify that panics.

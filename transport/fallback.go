@@ -97,7 +97,7 @@ func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, e
 	if stored := f.begin(&x, req); stored != nil {
 		return stored, nil
 	}
-	f.h.refuse(req.Context(), refusal, false)
+	f.h.tellRefusal(req.Context(), refusal, false)
 	instead, kind, _ := f.instead(req, &x, callOf(req.Context()).NoStale, 0, nil, refusal)
 	if instead == nil {
 		return nil, refusal

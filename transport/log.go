@@ -8,8 +8,10 @@ import (
 	"time"
 )
 
-// logPatience is how long a call waits for the Logger.
-const logPatience = 100 * time.Millisecond
+const (
+	logPatience = 100 * time.Millisecond // how long a call waits for the Logger
+	debugEvery  = time.Second            // how often the Logger is asked whether it takes what is at debug
+)
 
 // logs is the Logger, which may block, panic or end its goroutine: none of that
 // reaches a call.
@@ -17,14 +19,33 @@ type logs struct {
 	to      *slog.Logger // nil: slog.Default()
 	blocked atomic.Bool  // a record is with the handler for longer than logPatience
 	lost    atomic.Int64 // records since
+	debug   atomic.Bool  // it takes what is at debug, when last asked
+	askAt   atomic.Int64 // when to ask again, on the clock
 }
 
 func (l *logs) logger() *slog.Logger { return cmp.Or(l.to, slog.Default()) }
 
-// debugging reports whether records of what happens often are wanted.
-func (t *Transport) debugging(ctx context.Context) (wanted bool) {
-	defer func() { _ = recover() }()
-	return t.logs.logger().Enabled(ctx, slog.LevelDebug)
+// debugging reports whether records of what happens often are wanted. It does not ask
+// the handler for each of them, on whose lock a call could wait.
+func (t *Transport) debugging() bool {
+	l := &t.logs
+	now, at := int64(t.now()), l.askAt.Load()
+	if now < at || !l.askAt.CompareAndSwap(at, int64(forever)) {
+		return l.debug.Load()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		wanted := false
+		defer func() { // also when the handler ends its goroutine
+			_ = recover()
+			l.debug.Store(wanted)
+			l.askAt.Store(int64(t.now() + debugEvery))
+		}()
+		wanted = l.logger().Enabled(context.Background(), slog.LevelDebug)
+	}()
+	await(done, logPatience)
+	return l.debug.Load()
 }
 
 // log writes a record. It waits for the handler, so that records keep their order,

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"runtime"
 	"strings"
@@ -114,6 +115,43 @@ func TestLogOfRefusalsAndRetriesIsAtDebug(t *testing.T) {
 		}
 	})
 }
+
+// A handler may hold its lock while it blocks, which Enabled then waits for.
+func TestLogThatBlocksWhenAskedForItsLevelLetsCallsGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		tr := tripping(slog.New(asked(func() { <-release })), &transporttest.Recorder{})
+		_ = hostCall(tr, "http://a.test") // trips
+		start := time.Now()
+		for range 100 {
+			if err := hostCall(tr, "http://a.test"); !errors.Is(err, transport.ErrBreakerOpen) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(start); took > 200*time.Millisecond {
+			t.Errorf("a hundred refusals took %v in all, want 200ms at most", took)
+		}
+		time.Sleep(time.Hour)
+		close(release)
+	})
+	t.Run("or ends its goroutine", func(t *testing.T) {
+		tr := tripping(slog.New(asked(runtime.Goexit)), &transporttest.Recorder{})
+		_ = hostCall(tr, "http://a.test")
+		for range 3 {
+			if err := hostCall(tr, "http://a.test"); !errors.Is(err, transport.ErrBreakerOpen) {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// asked is a handler that does something when it is asked for its level.
+type asked func()
+
+func (a asked) Enabled(context.Context, slog.Level) bool  { a(); return false }
+func (a asked) Handle(context.Context, slog.Record) error { return nil }
+func (a asked) WithAttrs([]slog.Attr) slog.Handler        { return a }
+func (a asked) WithGroup(string) slog.Handler             { return a }
 
 // leveled is a handler with a level.
 type leveled struct {

@@ -59,7 +59,8 @@ const (
 	// EventRefusal: a layer refused an attempt. Layer, Reason, Duration (of a wait
 	// for a permit), Err.
 	EventRefusal
-	// EventPermit: an attempt got its permit after a wait. Duration.
+	// EventPermit: an attempt got its permit after a wait. Duration; Err if its
+	// caller has ended the wait instead.
 	EventPermit
 	// EventTimeout: a limit fired. Phase, Limit.
 	EventTimeout

@@ -132,7 +132,7 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 
 // tell tells of a retry that is about to wait.
 func (r *retry) tell(a *attempt, delay time.Duration, reason string) {
-	if t := r.h.t; t.debugging(a.call.ctx) {
+	if t := r.h.t; t.debugging() {
 		t.log(a.call.ctx, slog.LevelDebug, "retry", slog.String("host", r.h.name), slog.Int("attempt", a.number),
 			slog.String("reason", reason), slog.Float64("delay", delay.Seconds()))
 	}

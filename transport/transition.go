@@ -58,8 +58,8 @@ func (b *breaker) deliverOne() bool {
 
 // tell reports a transition.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
-	b.log(ctx, t)
 	b.h.t.history.add(HostTransition{Scheme: b.h.key.scheme, Host: b.h.name, Shadow: b.policy.Shadow, Transition: *t})
+	b.log(ctx, t)
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
 }
