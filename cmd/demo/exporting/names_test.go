@@ -105,7 +105,7 @@ func expressions(t *testing.T) map[string]string {
 		case map[string]any:
 			for key, v := range v {
 				if s, ok := v.(string); ok && slices.Contains([]string{"expr", "legendFormat", "query", "definition"}, key) {
-					all["dashboard.json: "+s] = strings.NewReplacer("$job", ".*", "$policy", ".*").Replace(s)
+					all["dashboard.json: "+s] = strings.NewReplacer("$job", ".*", "$client", ".*", "$policy", ".*").Replace(s)
 				}
 				walk(v)
 			}
@@ -190,6 +190,59 @@ func TestAlertsAndDashboardNameValuesThatAreExported(t *testing.T) {
 				if !values[m[1]][value] {
 					t.Errorf("%s\n%s is never %q", where, m[1], value)
 				}
+			}
+		}
+	}
+}
+
+// TestTheDashboardsVariablesChooseInEachOfItsQueries: a panel that leaves one out shows
+// what its owner has put aside. The metric of the HTTP conventions knows neither
+// Transports nor policy names, and its panel says so.
+func TestTheDashboardsVariablesChooseInEachOfItsQueries(t *testing.T) {
+	text, err := os.ReadFile("../../../testdata/dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Templating struct {
+			List []struct{ Name string }
+		}
+		Annotations struct {
+			List []struct{ Expr string }
+		}
+		Panels []struct {
+			Title, Description string
+			Targets            []struct{ Expr string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	variables := []string{`job=~"$job"`, `resilience_client_name=~"$client"`, `resilience_policy_name=~"$policy"`}
+	for _, v := range variables {
+		name := strings.Trim(v[strings.Index(v, "$"):], `$"`)
+		if !slices.ContainsFunc(dashboard.Templating.List, func(l struct{ Name string }) bool { return l.Name == name }) {
+			t.Errorf("there is no variable %s", name)
+		}
+	}
+	chosen := regexp.MustCompile(`\b(resilience|http_client|ALERTS)[a-z_]*\{([^}]*)\}`)
+	check := func(where, expr string) {
+		for _, m := range chosen.FindAllStringSubmatch(expr, -1) {
+			for i, v := range variables {
+				if !strings.Contains(m[2], v) && (i == 0 || m[1] != "http_client") {
+					t.Errorf("%s: %s lacks %s", where, m[0], v)
+				}
+			}
+		}
+	}
+	for _, a := range dashboard.Annotations.List {
+		check("annotations", a.Expr)
+	}
+	for _, p := range dashboard.Panels {
+		for _, target := range p.Targets {
+			check(p.Title, target.Expr)
+			if strings.Contains(target.Expr, "http_client") && !strings.Contains(p.Description, "all HTTP clients") {
+				t.Errorf("%s does not say whose attempts it shows", p.Title)
 			}
 		}
 	}

@@ -33,7 +33,7 @@ func expressions(file string) ([]expression, error) {
 	if err := json.Unmarshal(text, &dashboard); err != nil {
 		return nil, err
 	}
-	fill := strings.NewReplacer("$job", ".*", "$policy", ".*", "$__rate_interval", "10s")
+	fill := strings.NewReplacer("$job", ".*", "$client", ".*", "$policy", ".*", "$__rate_interval", "10s")
 	var all []expression
 	for _, p := range dashboard.Panels {
 		for _, t := range p.Targets {
