@@ -257,6 +257,9 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 				if len(waits) != 1 || waits[0].Duration != time.Second || waits[0].Err == nil {
 					t.Errorf("told of the wait: %+v", waits)
 				}
+				if n := tr.Snapshot()[0].Counts.Timeouts["queue"]; n == 1 != (row.total > 0) {
+					t.Errorf("%d limits fired in the queue", n)
+				}
 				_ = held.Body.Close()
 				bulkheadWhole(t, tr, "http://x.test/", 1)
 			})

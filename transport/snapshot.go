@@ -11,12 +11,12 @@ import (
 
 // counts are the totals of a host since its state was created.
 type counts struct {
-	calls, attempts, retries, suppressed             atomic.Int64
-	success, failure, neutral                        atomic.Int64
-	refusedOpen, refusedHalfOpen, rejected           atomic.Int64
-	stale, degraded, failFast                        atomic.Int64
-	connect, tls, read, body, attempt, total, stream atomic.Int64
-	leaked                                           atomic.Int64
+	calls, attempts, retries, suppressed                             atomic.Int64
+	success, failure, neutral                                        atomic.Int64
+	refusedOpen, refusedHalfOpen, rejected                           atomic.Int64
+	stale, degraded, failFast                                        atomic.Int64
+	queue, connect, tls, write, header, body, attempt, total, stream atomic.Int64
+	leaked                                                           atomic.Int64
 }
 
 func (c *counts) verdict(v policy.Verdict) {
@@ -45,15 +45,22 @@ func (c *counts) timeout(e *Error) {
 	case ErrTLSTimeout:
 		c.tls.Add(1)
 	case ErrReadTimeout:
-		if e.Phase == phaseBody.String() {
+		switch e.Phase {
+		case phaseBody.String():
 			c.body.Add(1)
-		} else {
-			c.read.Add(1)
+		case phaseWrite.String():
+			c.write.Add(1)
+		default:
+			c.header.Add(1)
 		}
 	case ErrAttemptTimeout:
 		c.attempt.Add(1)
 	case ErrTotalTimeout:
-		c.total.Add(1)
+		if e.Phase == "queue" {
+			c.queue.Add(1)
+		} else {
+			c.total.Add(1)
+		}
 	case ErrStreamIdle:
 		c.stream.Add(1)
 	}
@@ -121,7 +128,7 @@ type Counts struct {
 	Rejected                     int64            // by the bulkhead
 	Stale, Degraded, FailFast    int64            // fallbacks served
 	Leaked                       int64            // forgotten bodies
-	Timeouts                     map[string]int64 // by phase: connect, tls, response_header, body, attempt, total, stream
+	Timeouts                     map[string]int64 // by phase: queue (of Total), connect, tls, write, response_header, body, attempt, total, stream
 }
 
 // Snapshot tells the state of every host, sorted by host and scheme. It blocks no
@@ -194,8 +201,9 @@ func (c *counts) snapshot() Counts {
 		RefusedOpen: c.refusedOpen.Load(), RefusedHalfOpen: c.refusedHalfOpen.Load(), Rejected: c.rejected.Load(),
 		Stale: c.stale.Load(), Degraded: c.degraded.Load(), FailFast: c.failFast.Load(), Leaked: c.leaked.Load(),
 		Timeouts: map[string]int64{
-			"connect": c.connect.Load(), "tls": c.tls.Load(), "response_header": c.read.Load(), "body": c.body.Load(),
-			"attempt": c.attempt.Load(), "total": c.total.Load(), "stream": c.stream.Load(),
+			"queue": c.queue.Load(), "connect": c.connect.Load(), "tls": c.tls.Load(), "write": c.write.Load(),
+			"response_header": c.header.Load(), "body": c.body.Load(), "attempt": c.attempt.Load(), "total": c.total.Load(),
+			"stream": c.stream.Load(),
 		},
 	}
 }

@@ -72,7 +72,7 @@ func TestSnapshotCountsWhatHappened(t *testing.T) {
 		_, _, _ = r.get("/") // call 15: refused; stale
 		s = r.Snapshot()[0]
 		c := s.Counts
-		timeouts := map[string]int64{"connect": 0, "tls": 0, "response_header": 1, "body": 0, "attempt": 0, "total": 0, "stream": 0}
+		timeouts := map[string]int64{"queue": 0, "write": 0, "connect": 0, "tls": 0, "response_header": 1, "body": 0, "attempt": 0, "total": 0, "stream": 0}
 		if !reflect.DeepEqual(c.Timeouts, timeouts) {
 			t.Errorf("timeouts %v", c.Timeouts)
 		}

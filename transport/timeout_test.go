@@ -153,6 +153,9 @@ func TestTimeoutFiresExactlyAtItsLimit(t *testing.T) {
 				if e := recorder.Events(transport.EventTimeout); len(e) != 1 || e[0].Phase != c.phase || e[0].Limit != limitOf(c.limits, c.knob) || e[0].Attempt != 1 {
 					t.Errorf("events: %+v", e)
 				}
+				if n := tr.Snapshot()[0].Counts.Timeouts; n[c.phase] != 1 {
+					t.Errorf("%v counted", n)
+				}
 				time.Sleep(time.Second) // less than any other limit on a handshake
 				// A stream that ended leaves its HTTP/2 connection, and an origin that
 				// does not read does not see the end.

@@ -31,10 +31,10 @@
 //     breakers, the oldest first; ?after= an ID, those since.
 //   - /events is a stream of server-sent events: "transition", whose data is a
 //     [Transition], as they happen; "hosts", whose data is a document [Hosts]
-//     without Policy and Transitions, at first and at most once a second when
-//     something has changed; and "alive", after ten seconds without either. It takes
-//     the parameters of /hosts, with a limit of up to 100, and resumes after the Last-Event-ID that it is
-//     given, or ?after=.
+//     without Policy and Transitions, at first, then within a second of any change and
+//     half a second of a transition, so twice a second at most; and "alive", after ten
+//     seconds without either. It takes the parameters of /hosts, with a limit of up to
+//     100, and resumes after the Last-Event-ID that it is given, or ?after=.
 //
 // All take GET and HEAD only, change nothing, and never hold up a call: the state is
 // looked at twice a second at most, however many are watching. What can be done by

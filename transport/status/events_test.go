@@ -156,6 +156,61 @@ func TestEventsTellOfChangesOnceASecond(t *testing.T) {
 	})
 }
 
+// Transitions that came more often than every half second once put the hosts off for
+// as long as they went on: the largest outage froze the page.
+func TestEventsTellOfTheHostsWhileTransitionsRain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := (&world{}).over(t, transport.Config{Default: brittle()})
+		_ = call(tr, "https://a.test")
+		s, cancel := follow(status.New(tr, status.Config{}), "/events")
+		defer cancel()
+		s.take()
+		a := tr.Host("a.test")
+		for i := range 50 {
+			if i%2 == 0 {
+				a.ForceOpen()
+			} else {
+				a.Reset()
+			}
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+		}
+		hosts, transitions := 0, 0
+		for _, e := range fields(s.take(), "event") {
+			switch e {
+			case "hosts":
+				hosts++
+			case "transition":
+				transitions++
+			}
+		}
+		if transitions != 50 || hosts < 5 || hosts > 10 {
+			t.Errorf("in 5 s: %d of 50 transitions, and the hosts %d times; want 5 to 10", transitions, hosts)
+		}
+	})
+}
+
+// Somebody else's look may be from just before.
+func TestEventsTellOfTheHostsSoonAfterATransitionWhoeverLooksToo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := (&world{}).over(t, transport.Config{Default: brittle()})
+		_ = call(tr, "https://a.test")
+		h := status.New(tr, status.Config{})
+		s, cancel := follow(h, "/events")
+		defer cancel()
+		s.take()
+		time.Sleep(850 * time.Millisecond)
+		ask(h, "GET", "/hosts")
+		time.Sleep(50 * time.Millisecond)
+		tr.Host("a.test").ForceOpen()
+		time.Sleep(500 * time.Millisecond)
+		synctest.Wait()
+		if told := fields(s.take(), "data"); len(told) != 2 || !strings.Contains(told[1], `"state":"forced_open"`) {
+			t.Errorf("half a second later: %v", told)
+		}
+	})
+}
+
 func TestEventsKeepAQuietStreamAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := (&world{}).over(t, transport.Config{})
