@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // parts are the programs that are played with, by the packages of Debian that have
@@ -41,10 +43,12 @@ func install(ctx context.Context) error {
 		sudo = []string{"sudo", "-n"}
 	}
 	fmt.Printf("e2e: installing %s\n", strings.Join(packages, ", "))
-	// The packages would start their services: a program of this name forbids it.
+	// The packages would start their services: a program of this name forbids it. It is
+	// removed whatever the end, for which apt-get is waited for.
 	const forbid = `set -e
 if [ ! -e /usr/sbin/policy-rc.d ]; then
 	trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+	trap 'exit 1' HUP INT TERM
 	printf '#!/bin/sh\nexit 101\n' >/usr/sbin/policy-rc.d
 	chmod 755 /usr/sbin/policy-rc.d
 fi
@@ -54,7 +58,9 @@ apt-get install -q -y --no-install-recommends -o DPkg::Lock::Timeout=60 "$@"
 `
 	args := append(sudo, "sh", "-c", forbid, "sh")
 	cmd := exec.CommandContext(ctx, args[0], append(args[1:], packages...)...)
-	cmd.WaitDelay = stopping
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // which an interrupt at the terminal does not reach
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = 2 * time.Minute
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", by, err, tail(string(out), 20))
 	}
