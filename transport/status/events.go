@@ -102,22 +102,27 @@ type stream struct {
 	view view
 	buf  bytes.Buffer
 
-	last    uint64 // ID of the last transition that was sent
-	version uint64 // of the last hosts that were sent
+	last    uint64    // ID of the last transition that was sent
+	moved   time.Time // when that was
+	version uint64    // of the last hosts that were sent
 	sent    time.Time
 }
 
 // run writes until the reader, the Transport or the Handler ends.
 func (s *stream) run(r *http.Request) {
 	fmt.Fprintf(&s.buf, "retry: %d\n\n", again.Milliseconds())
+	due := time.Now() // when the hosts are; a transition may only bring it forward
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	due := true // hosts are
 	for {
 		since, next := s.h.t.Transitions(s.last)
 		s.transitions(since)
-		if due {
-			s.hosts()
+		now := time.Now()
+		if soon := now.Add(refresh); len(since) > 0 && soon.Before(due) {
+			due = soon // they have changed, and can be looked at by then
+		}
+		if !now.Before(due) {
+			due = s.hosts(now)
 		}
 		if s.buf.Len() == 0 && time.Since(s.sent) >= quiet {
 			s.buf.WriteString(": keep-alive\nevent: alive\ndata: {}\n\n")
@@ -125,17 +130,10 @@ func (s *stream) run(r *http.Request) {
 		if s.write() != nil {
 			return
 		}
-		switch {
-		case len(since) > 0 && !due:
-			timer.Reset(refresh) // they have changed, and can be looked at by then
-		case due:
-			timer.Reset(tick)
-		}
-		due = false
+		timer.Reset(time.Until(due))
 		select {
 		case <-next:
 		case <-timer.C:
-			due = true
 		case <-r.Context().Done():
 			return
 		case <-s.h.t.Done():
@@ -153,18 +151,23 @@ func (s *stream) transitions(since []transport.HostTransition) {
 		t := &since[i]
 		data, _ := json.Marshal(transitionOf(t, now))
 		fmt.Fprintf(&s.buf, "id: %s-%d\nevent: transition\ndata: %s\n\n", s.h.looks.instance, t.ID, data)
-		s.last = t.ID
+		s.last, s.moved = t.ID, now
 	}
 }
 
-// hosts writes the hosts if they have changed.
-func (s *stream) hosts() {
+// hosts writes the hosts if they have changed, and returns when they are due again: as
+// soon as they can be looked at, where somebody else's look is older than the last
+// transition.
+func (s *stream) hosts(now time.Time) time.Time {
 	r := s.h.looks.of(s.view)
-	if r.version == s.version {
-		return
+	if r.version != s.version {
+		s.version = r.version
+		fmt.Fprintf(&s.buf, "event: hosts\ndata: %s\n\n", r.json)
 	}
-	s.version = r.version
-	fmt.Fprintf(&s.buf, "event: hosts\ndata: %s\n\n", r.json)
+	if r.taken.Before(s.moved) {
+		return r.taken.Add(refresh)
+	}
+	return now.Add(tick)
 }
 
 // write sends what was written. The deadline replaces Server.WriteTimeout, and is
