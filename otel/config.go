@@ -42,19 +42,14 @@ type Config struct {
 	// to an instrumentation below the stack.
 	NoAttemptSpans bool
 
-	// RedactQuery names the query parameters, in any case, whose values are not
-	// recorded in url.full. Nil: those by which clouds sign URLs, and the usual
-	// names of tokens, keys and passwords. Empty: none.
+	// RedactQuery names the query parameters whose values are not recorded in
+	// url.full. A name matches in any case, with or without '-' and '_', and also as
+	// a part of a name that other characters divide: "api_key" stands for apiKey and
+	// user[api-key] too, not for my_api_key. Nil: those by which clouds sign URLs,
+	// and whatever ends in token, secret, password, signature, credential, apikey,
+	// accesskey and the like, or is key, sig, auth, pass, code or session; so
+	// page_token is redacted, and sort_key is not. Empty: none.
 	RedactQuery []string
-}
-
-// defaultRedact begins with the list of the semantic conventions for url.full.
-var defaultRedact = []string{
-	"AWSAccessKeyId", "Signature", "sig", "X-Goog-Signature",
-	"X-Amz-Signature", "X-Amz-Credential", "X-Amz-Security-Token", "X-Goog-Credential",
-	"access_token", "refresh_token", "id_token", "private_token", "client_secret", "client_assertion", "token",
-	"api_key", "apikey", "api-key", "access_key", "key", "password", "passwd", "pwd", "secret",
-	"auth", "authorization", "code", "session", "jwt", "assertion",
 }
 
 const (
@@ -82,16 +77,16 @@ func NewObserver(c Config) (*Observer, error) {
 	if c.MaxPolicyNames == 0 {
 		c.MaxPolicyNames = defaultMaxPolicyNames
 	}
-	if c.RedactQuery == nil {
-		c.RedactQuery = defaultRedact
-	}
 	if c.TracerProvider == nil {
 		c.TracerProvider = otel.GetTracerProvider()
 	}
 	if c.MeterProvider == nil {
 		c.MeterProvider = otel.GetMeterProvider()
 	}
-	o := &Observer{config: c, tracer: tracerOf(c.TracerProvider)}
+	o := &Observer{config: c, tracer: tracerOf(c.TracerProvider), redact: newRedaction(c.RedactQuery, nil)}
+	if c.RedactQuery == nil {
+		o.redact = newRedaction(secretNames, secretEnds)
+	}
 	if c.ClientName != "" {
 		o.common = []attribute.KeyValue{attribute.String("resilience.client.name", c.ClientName)}
 	}

@@ -55,7 +55,10 @@
 //     ends with the call, and http.client.request.duration has both: the attempts
 //     and, as one more, the call.
 //
-// Nothing that may be a secret is in any of it: of the URL, userinfo and the values
-// of query parameters that carry credentials are redacted, and no error texts or
-// headers are recorded.
+// # Secrets
+//
+// Of the URL, userinfo and the values of query parameters are redacted whose names say
+// that they are credentials ([Config.RedactQuery] has the rule, and replaces the list);
+// the fragment is left out. Its path is recorded, and so are the values of all other
+// parameters. No headers and no texts of errors are in any signal.
 package otel

@@ -20,6 +20,7 @@ type Observer struct {
 	config Config
 	common []attribute.KeyValue // of all series
 	tracer trace.Tracer
+	redact redaction
 	names  names
 	meters meters
 	told   sync.Map // what was reported once

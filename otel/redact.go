@@ -1,11 +1,33 @@
 package otel
 
 import (
+	"bytes"
 	"net/url"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 const redacted = "REDACTED"
+
+// Whose values are redacted where Config.RedactQuery is nil, folded. They have the list
+// of the semantic conventions for url.full among them.
+var (
+	// A name that ends so: what else it says does not matter. A token that is no
+	// credential, as of the next page, tells a reader nothing that is missed.
+	secretEnds = []string{
+		"token", "secret", "password", "passwd", "pwd", "passphrase", "signature", "credential", "credentials",
+		"apikey", "accesskey", "secretkey", "privatekey", "subscriptionkey", "authkey", "signingkey", "encryptionkey",
+		"sharedkey", "accountkey", "masterkey", "sessionkey", "appkey", "accesskeyid",
+		"authorization", "assertion", "jwt", "sessionid",
+	}
+	// A name that is one of these. key is by what several clouds take their API keys;
+	// names that end in it are as often those of caches, rows and orders.
+	secretNames = []string{
+		"sig", "key", "auth", "pass", "otp", "session", "phpsessid", "samlresponse",
+		"code", "authcode", "authorizationcode", "codeverifier", // of OAuth
+	}
+)
 
 // fullURL is a URL as url.full has it: without its fragment, and without what may
 // be a secret (semantic conventions, url.full).
@@ -51,21 +73,70 @@ func (o *Observer) redactQuery(q string) string {
 }
 
 // secret reports whether the values of a query parameter are redacted: also of one
-// that a form calls user[password] or token[], and of one that cannot be decoded.
+// that cannot be decoded.
 func (o *Observer) secret(name string) bool {
 	if strings.ContainsAny(name, "%+") {
 		plain, err := url.QueryUnescape(name)
 		if err != nil {
-			return len(o.config.RedactQuery) > 0
+			return len(o.redact.names) > 0
 		}
 		name = plain
 	}
-	for part := range strings.FieldsFuncSeq(name, func(r rune) bool { return r == '[' || r == ']' || r == ' ' }) {
-		for _, r := range o.config.RedactQuery {
-			if strings.EqualFold(part, r) {
-				return true
-			}
+	return o.redact.matches(name)
+}
+
+// redaction is which query parameters have secret values.
+type redaction struct {
+	names map[string]bool // folded
+	ends  []string        // of names, folded
+}
+
+func newRedaction(names, ends []string) redaction {
+	r := redaction{names: map[string]bool{}, ends: ends}
+	for _, name := range names {
+		r.names[string(fold(nil, name))] = true
+	}
+	return r
+}
+
+// matches reports whether a name, or a part of it where a form nests or numbers it,
+// is one of those: user[password], credentials.token, token[].
+func (r *redaction) matches(name string) bool {
+	var buf [64]byte
+	folded := fold(buf[:0], name)
+	if r.match(folded) {
+		return true
+	}
+	for part := range bytes.FieldsFuncSeq(folded, separates) {
+		if r.match(part) {
+			return true
 		}
 	}
 	return false
 }
+
+func (r *redaction) match(folded []byte) bool {
+	if r.names[string(folded)] {
+		return true
+	}
+	for _, end := range r.ends {
+		if len(folded) >= len(end) && string(folded[len(folded)-len(end):]) == end {
+			return true
+		}
+	}
+	return false
+}
+
+// fold appends a name without what tells accessToken, access_token and Access-Token
+// apart.
+func fold(to []byte, name string) []byte {
+	for _, r := range name {
+		if r != '-' && r != '_' {
+			to = utf8.AppendRune(to, unicode.ToLower(unicode.ToUpper(r))) // some letters have three cases
+		}
+	}
+	return to
+}
+
+// separates reports whether a character is between the parts of a name.
+func separates(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) }

@@ -79,6 +79,32 @@ func TestURLsAreRecordedWithoutSecrets(t *testing.T) {
 	}
 }
 
+func TestNamesOfCredentialsAreKnownHoweverTheyAreWritten(t *testing.T) {
+	for _, name := range strings.Fields(`
+		token accessToken access_token auth_token X-Auth-Token csrf-token page_token nextPageToken tokens[0].token X-Amz-Security-Token oauth:token
+		secret clientSecret CLIENT_SECRET client-secret app.secret
+		password user.password user[password] user[0][password] userPassword new-password passwd pwd db_pwd pass passphrase otp
+		x-api-key apikey apiKey API_KEY api.key subscription-key Ocp-Apim-Subscription-Key accessKey secret_key privateKey signing-key
+		sharedKey AccountKey master_key session_key app_key AWSAccessKeyId OSSAccessKeyId key user.key
+		signature X-Goog-Signature SharedAccessSignature sig SIG \u017Fig credential X-Amz-Credential credentials
+		auth authorization X-Authorization code auth_code code_verifier session sessionid JSESSIONID PHPSESSID jwt id.jwt client_assertion SAMLResponse`) {
+		name = strings.ReplaceAll(name, `\u017F`, "\u017F") // which is an s, in another case
+		u := &url.URL{Scheme: "http", Host: "a.test", Path: "/", RawQuery: name + "=value"}
+		if got, want := fullURL(t, u), "REDACTED"; !strings.HasSuffix(got, "="+want) {
+			t.Errorf("%s is recorded", got)
+		}
+	}
+	for _, name := range strings.Fields(`
+		monkey keyboard sort_key primaryKey partition-key cacheKey keys keyword max_tokens tokens tokenizer secretary passenger bypass
+		design signal sigma signature2 codec barcode country_code session_count author authority client_assertion_type
+		compass pin page cursor state nonce user id q`) {
+		u := &url.URL{Scheme: "http", Host: "a.test", Path: "/", RawQuery: name + "=value"}
+		if got := fullURL(t, u); !strings.HasSuffix(got, name+"=value") {
+			t.Errorf("%s is not what was sent", got)
+		}
+	}
+}
+
 func TestOwnersChooseWhatIsRedacted(t *testing.T) {
 	u, err := url.Parse("http://a.test/?sig=1&mine=2&%zz=3")
 	if err != nil {
@@ -89,11 +115,24 @@ func TestOwnersChooseWhatIsRedacted(t *testing.T) {
 		want  string
 	}{
 		{[]string{"Mine"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED"},
+		{[]string{"m-I_ne"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED"},
+		{[]string{"ine", "min", "ig"}, "http://a.test/?sig=1&mine=2&%zz=REDACTED"}, // no ends and no beginnings
 		{[]string{}, "http://a.test/?sig=1&mine=2&%zz=3"},
 	} {
 		if got := fullURL(t, u, func(c *otel.Config) { c.RedactQuery = test.names }); got != test.want {
 			t.Errorf("%v: got %s, want %s", test.names, got, test.want)
 		}
+	}
+}
+
+func TestAnOwnersNameMatchesAWholeNameAndItsParts(t *testing.T) {
+	u, err := url.Parse("http://a.test/?user.name=1&user.id=2&user[name]=3&a%5Bid%5D=4&a.b=5&userName=6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "http://a.test/?user.name=REDACTED&user.id=2&user[name]=3&a%5Bid%5D=REDACTED&a.b=REDACTED&userName=6"
+	if got := fullURL(t, u, func(c *otel.Config) { c.RedactQuery = []string{"User.Name", "a[id]", "b"} }); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }
 
