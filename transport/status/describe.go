@@ -18,7 +18,7 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 		Scheme: s.Scheme, Host: s.Host, Shadow: shadowed(p),
 		State: s.State.String(),
 		Since: stamp(s.Since), SinceSeconds: ago(at, s.Since),
-		ClosedUntil: stamp(s.ClosedUntil), ClosedAgo: ago(at, s.ClosedUntil),
+		ClosedUntil: stamp(s.ClosedUntil), ClosedUntilSeconds: ago(at, s.ClosedUntil),
 		Window:   windowOf(s),
 		Failures: kinds(s.Failures),
 		Permits:  Permits{InUse: s.InFlight, Limit: s.MaxConcurrent, Waiting: s.Waiting},
@@ -26,7 +26,7 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 		Latency: Latency{Attempts: s.Latency.Attempts,
 			P50: seconds(s.Latency.P50), P95: seconds(s.Latency.P95), P99: seconds(s.Latency.P99)},
 		Calls:    Calls{Total: c.Calls, Attempts: c.Attempts, Success: c.Success, Failure: c.Failure, Neutral: c.Neutral},
-		Refusals: Refusals{Open: c.RefusedOpen, HalfOpen: c.RefusedHalfOpen, Bulkhead: c.Rejected},
+		Refusals: Refusals{BreakerOpen: c.RefusedOpen, BreakerHalfOpen: c.RefusedHalfOpen, Bulkhead: c.Rejected},
 		Timeouts: Timeouts{
 			Connect: c.Timeouts["connect"], TLS: c.Timeouts["tls"], ResponseHeader: c.Timeouts["response_header"],
 			Body: c.Timeouts["body"], Attempt: c.Timeouts["attempt"], Total: c.Timeouts["total"], Stream: c.Timeouts["stream"],
@@ -36,7 +36,7 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 	}
 	if n := len(s.Transitions); n > 0 && s.State == transport.Open {
 		due := s.Transitions[n-1].Until
-		h.ProbeDue, h.ProbeDueIn = stamp(due), max(ago(due, at), 0)
+		h.ProbeDue, h.ProbeDueSeconds = stamp(due), max(ago(due, at), 0)
 	}
 	if s.Cause != nil {
 		cause := evidenceOf(s.Cause)
@@ -97,7 +97,7 @@ func windowOf(s *transport.HostSnapshot) *Window {
 		FailureRateThreshold: b.FailureRate, FailuresThreshold: b.FailuresInWindow,
 		Timed: w.Timed, Slow: w.Slow, SlowRate: share(w.Slow, w.Timed),
 		SlowRateThreshold: slow, SlowCallSeconds: seconds(b.SlowCall),
-		Consecutive: w.Consecutive, ConsecutiveThreshold: b.ConsecutiveFailures, LastFailure: w.Last,
+		ConsecutiveFailures: w.Consecutive, ConsecutiveFailuresThreshold: b.ConsecutiveFailures, LastFailure: w.Last,
 	}
 }
 
@@ -105,7 +105,7 @@ func evidenceOf(e *transport.Evidence) Evidence {
 	return Evidence{
 		Trigger: e.Trigger, Text: e.String(), WindowSeconds: seconds(e.Window),
 		Calls: e.Calls, Failures: e.Failures, Timed: e.Timed, Slow: e.Slow,
-		Consecutive: e.Consecutive, Threshold: e.Threshold, LastFailure: e.Last,
+		ConsecutiveFailures: e.Consecutive, Threshold: e.Threshold, LastFailure: e.Last,
 	}
 }
 

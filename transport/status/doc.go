@@ -43,9 +43,9 @@
 // # The documents
 //
 // The types of this package are the shape of the JSON, and are for programs that
-// decode it. Fields are added, never renamed. Times are RFC 3339 in UTC; durations
-// are numbers of seconds, in fields that end in _seconds; rates and shares are from
-// 0 to 1. Ages are told by the clock of the process, so that the reader's does not
+// decode it: a field has the name in JSON that it has in Go, with its unit. Fields are
+// added, never renamed. Times are RFC 3339 in UTC; durations are numbers of seconds, in
+// fields that end in _seconds; rates and shares are from 0 to 1. Ages are told by the clock of the process, so that the reader's does not
 // matter. There is no URL but scheme, host and port in any of it, no header and no
 // error text of a peer.
 package status

@@ -30,15 +30,15 @@ type Host struct {
 	Host   string   `json:"host"`   // host:port; "overflow" stands for all beyond MaxHosts
 	Shadow []string `json:"shadow"` // layers that only report what they would have done: timeout, bulkhead, breaker, retry, fallback
 
-	State        string    `json:"state"`                  // closed, open, half_open, forced_open, forced_closed
-	Since        time.Time `json:"since,omitzero"`         // when State began; absent for a breaker that never moved
-	SinceSeconds float64   `json:"since_seconds,omitzero"` // ago
-	ClosedUntil  time.Time `json:"closed_until,omitzero"`  // when it was last closed; absent while it is
-	ClosedAgo    float64   `json:"closed_until_seconds,omitzero"`
-	Cause        *Evidence `json:"cause,omitempty"`            // why it left closed; absent while it is
-	ProbeDue     time.Time `json:"probe_due,omitzero"`         // when an open breaker lets probes through
-	ProbeDueIn   float64   `json:"probe_due_seconds,omitzero"` // from now
-	Trip         *Trip     `json:"trip,omitempty"`             // why it last opened, also when it is closed again
+	State              string    `json:"state"`                         // closed, open, half_open, forced_open, forced_closed
+	Since              time.Time `json:"since,omitzero"`                // when State began; absent for a breaker that never moved
+	SinceSeconds       float64   `json:"since_seconds,omitzero"`        // ago
+	ClosedUntil        time.Time `json:"closed_until,omitzero"`         // when it was last closed; absent while it is
+	ClosedUntilSeconds float64   `json:"closed_until_seconds,omitzero"` // ago
+	Cause              *Evidence `json:"cause,omitempty"`               // why it left closed; absent while it is
+	ProbeDue           time.Time `json:"probe_due,omitzero"`            // when an open breaker lets probes through
+	ProbeDueSeconds    float64   `json:"probe_due_seconds,omitzero"`    // from now
+	Trip               *Trip     `json:"trip,omitempty"`                // why it last opened, also when it is closed again
 
 	Window   *Window       `json:"window,omitempty"` // what the breaker judges by; absent where it is off
 	Failures []FailureKind `json:"failures"`         // the last 32 failures, by what they were, the most frequent first
@@ -68,16 +68,16 @@ type Evidence struct {
 	// Trigger is failure_rate, slow_call_rate, consecutive_failures,
 	// failures_in_window, probe_failed or probe_slow where it opened; wait_over,
 	// probes_succeeded, forced, reset or abandoned where not.
-	Trigger       string  `json:"trigger"`
-	Text          string  `json:"text"`           // all of this as a phrase
-	WindowSeconds float64 `json:"window_seconds"` // the span that was counted; 0 for a window of calls
-	Calls         int     `json:"calls"`          // ended as success or failure
-	Failures      int     `json:"failures"`       // of those
-	Timed         int     `json:"timed"`          // got headers, or passed SlowCall
-	Slow          int     `json:"slow"`           // of those
-	Consecutive   int     `json:"consecutive_failures"`
-	Threshold     float64 `json:"threshold"`    // what was reached: a share, or a count
-	LastFailure   string  `json:"last_failure"` // a status code or a kind of error; empty if there was none yet
+	Trigger             string  `json:"trigger"`
+	Text                string  `json:"text"`           // all of this as a phrase
+	WindowSeconds       float64 `json:"window_seconds"` // the span that was counted; 0 for a window of calls
+	Calls               int     `json:"calls"`          // ended as success or failure
+	Failures            int     `json:"failures"`       // of those
+	Timed               int     `json:"timed"`          // got headers, or passed SlowCall
+	Slow                int     `json:"slow"`           // of those
+	ConsecutiveFailures int     `json:"consecutive_failures"`
+	Threshold           float64 `json:"threshold"`    // what was reached: a share, or a count
+	LastFailure         string  `json:"last_failure"` // a status code or a kind of error; empty if there was none yet
 }
 
 // Window is what a breaker's window holds now, and what it is compared with.
@@ -98,9 +98,9 @@ type Window struct {
 	SlowRateThreshold float64 `json:"slow_rate_threshold"`
 	SlowCallSeconds   float64 `json:"slow_call_seconds"` // the age at which a call is slow
 
-	Consecutive          int    `json:"consecutive_failures"`
-	ConsecutiveThreshold int    `json:"consecutive_failures_threshold"`
-	LastFailure          string `json:"last_failure"`
+	ConsecutiveFailures          int    `json:"consecutive_failures"`
+	ConsecutiveFailuresThreshold int    `json:"consecutive_failures_threshold"`
+	LastFailure                  string `json:"last_failure"`
 }
 
 // FailureKind is how often a failure was among the last ones.
@@ -150,9 +150,9 @@ type Calls struct {
 
 // Refusals are totals since the host is known, by the layer that refused.
 type Refusals struct {
-	Open     int64 `json:"breaker_open"`
-	HalfOpen int64 `json:"breaker_half_open"`
-	Bulkhead int64 `json:"bulkhead"`
+	BreakerOpen     int64 `json:"breaker_open"`
+	BreakerHalfOpen int64 `json:"breaker_half_open"`
+	Bulkhead        int64 `json:"bulkhead"`
 }
 
 // Timeouts are totals since the host is known, by phase.

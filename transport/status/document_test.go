@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,35 @@ func TestDocumentLeavesNothingOut(t *testing.T) {
 		}
 	}
 	visit("", func(s *transport.HostSnapshot) reflect.Value { return reflect.ValueOf(s).Elem() })
+}
+
+// Whoever reads the JSON and decodes it by these types meets one name for one thing.
+func TestFieldsAreNamedInJSONAsInGo(t *testing.T) {
+	units := regexp.MustCompile(`_(seconds|bytes|bytes_per_second)$`)
+	var visit func(reflect.Type)
+	visit = func(s reflect.Type) {
+		for s.Kind() == reflect.Pointer || s.Kind() == reflect.Slice {
+			s = s.Elem()
+		}
+		if s.Kind() != reflect.Struct || s == reflect.TypeFor[time.Time]() {
+			return
+		}
+		for i := range s.NumField() {
+			f := s.Field(i)
+			visit(f.Type)
+			if f.Anonymous {
+				continue
+			}
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			plain := strings.NewReplacer("_", "")
+			if inGo := strings.ToLower(f.Name); plain.Replace(name) != inGo && plain.Replace(units.ReplaceAllString(name, "")) != inGo {
+				t.Errorf("%s.%s is %s in JSON", s.Name(), f.Name, name)
+			}
+		}
+	}
+	visit(reflect.TypeFor[status.Hosts]())
+	visit(reflect.TypeFor[status.Transitions]())
+	visit(reflect.TypeFor[status.Controlled]())
 }
 
 func TestDocumentHasTheMostFrequentFailureFirst(t *testing.T) {

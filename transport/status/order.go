@@ -66,7 +66,7 @@ func trouble(s *transport.HostSnapshot) int {
 		if w.Timed >= w.MinCalls/2 {
 			of(w.SlowRate, w.SlowRateThreshold)
 		}
-		of(float64(w.Consecutive), float64(w.ConsecutiveThreshold))
+		of(float64(w.ConsecutiveFailures), float64(w.ConsecutiveFailuresThreshold))
 		of(float64(w.Failures), float64(w.FailuresThreshold))
 	}
 	return int(min(near, 1) * 4)
