@@ -35,8 +35,10 @@ type ControlledState struct {
 // It takes requests of its own origin only, as [http.CrossOriginProtection] has it: a
 // page elsewhere cannot use the session of whoever reads it. That is no
 // authentication, which is left to your middleware: whoever reaches this handler can
-// take a dependency away from the process.
-func Control(t *transport.Transport) http.Handler {
+// take a dependency away from the process. Where there is none, name the hosts under
+// which it is reached, as in Config.Hosts: other names are refused.
+func Control(t *transport.Transport, hosts ...string) http.Handler {
+	names := namesOf(hosts)
 	p := http.NewCrossOriginProtection()
 	p.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		(problem{Status: http.StatusForbidden, Field: "Origin", Value: r.Header.Get("Origin"), Want: "the origin of this page; requests from other sites are refused"}).write(w)
@@ -44,7 +46,7 @@ func Control(t *transport.Transport) http.Handler {
 	inner := p.Handler(&control{t})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		secure(w.Header(), "default-src 'none'; frame-ancestors 'none'")
-		if allowed(w, r, http.MethodPost) {
+		if !names.refuse(w, r) && allowed(w, r, http.MethodPost) {
 			inner.ServeHTTP(w, r)
 		}
 	})

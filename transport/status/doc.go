@@ -4,12 +4,21 @@
 //
 // It has no authentication. Who may see the names of your dependencies, and who
 // may refuse all calls to one of them, is for the middleware that you put before
-// it, or for the address that it listens on:
+// it:
 //
 //	h := status.New(rt, status.Config{})
 //	mux.Handle("/status/", mine(http.StripPrefix("/status", h)))
 //	mux.Handle("/control/", admins(http.StripPrefix("/control", status.Control(rt))))
 //	server.RegisterOnShutdown(h.Close) // or streams keep Shutdown waiting
+//
+// An address to listen on does not replace it. One that only this machine or network
+// reaches is also reached by the browsers on it, and by any page that they show: its
+// owner lets its name resolve to that address, and is of the same origin from then on.
+// Where nothing but the address protects, say by what names it is reached, and others
+// are refused; addresses and localhost are taken then without being named:
+//
+//	h := status.New(rt, status.Config{Hosts: []string{"localhost"}})
+//	c := status.Control(rt, "localhost")
 //
 // # Not a health check
 //

@@ -26,6 +26,11 @@ type Config struct {
 	// MaxStreams is how many streams of events are open at once; the page of whoever
 	// is one too many asks every two seconds instead. Default: 64.
 	MaxStreams int
+	// Hosts are the names under which this is reached, such as status.example.com; ports
+	// do not matter. Requests to other names than these, an address and localhost are
+	// refused with 421. Default: all names are taken, which is fine behind authentication
+	// only; see the package documentation.
+	Hosts []string
 }
 
 const defaultMaxStreams = 64
@@ -37,6 +42,7 @@ type Handler struct {
 	looks      looks
 	page       page
 	maxStreams int64
+	names      names
 
 	streams   atomic.Int64
 	closed    chan struct{}
@@ -56,6 +62,7 @@ func New(t *transport.Transport, c Config) *Handler {
 		looks:      looks{t: t, name: c.Name, instance: hex.EncodeToString(id[:])},
 		page:       newPage(),
 		maxStreams: int64(cmp.Or(c.MaxStreams, defaultMaxStreams)),
+		names:      namesOf(c.Hosts),
 		closed:     make(chan struct{}),
 	}
 }
@@ -68,7 +75,7 @@ func (h *Handler) Close() { h.closeOnce.Do(func() { close(h.closed) }) }
 // ServeHTTP answers GET and HEAD.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secure(w.Header(), "default-src 'none'; frame-ancestors 'none'")
-	if !allowed(w, r, http.MethodGet, http.MethodHead) {
+	if h.names.refuse(w, r) || !allowed(w, r, http.MethodGet, http.MethodHead) {
 		return
 	}
 	switch strings.TrimPrefix(r.URL.Path, "/") {
