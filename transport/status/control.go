@@ -28,9 +28,10 @@ type ControlledState struct {
 //	POST /force-closed  lets every call through, whatever it comes to
 //	POST /reset         closes the breaker and forgets its evidence
 //
-// The host is in the form, as host=payments.internal, or follows in the path,
-// /force-open/payments.internal:8443; it is what Transport.Host takes. What is forced
-// stays so until it is reset, also for a host that was not called yet.
+// The host is in the form, as host=https://payments.internal, and is what Transport.Host
+// takes; or it follows in the path, /force-open/payments.internal:8443, without a scheme,
+// whose two slashes http.ServeMux would make one of. What is forced stays so until it is
+// reset, also for a host that was not called yet.
 //
 // It takes requests of its own origin only, as [http.CrossOriginProtection] has it: a
 // page elsewhere cannot use the session of whoever reads it. That is no
@@ -68,6 +69,10 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		act = (*transport.Host).Reset
 	default:
 		(problem{Status: http.StatusNotFound, Field: "path", Value: r.URL.Path, Want: "/force-open, /force-closed or /reset"}).write(w)
+		return
+	}
+	if strings.Contains(name, "/") {
+		(problem{Field: "host", Text: "host: a path takes a name or name:port; a scheme goes in the form, as host=https://payments.internal"}).write(w)
 		return
 	}
 	if name == "" {

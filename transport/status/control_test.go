@@ -66,6 +66,35 @@ func TestControlMovesABreakerByHand(t *testing.T) {
 	}
 }
 
+// A ServeMux makes one slash of two in a path, and sends there by a redirect that curl
+// does not follow and a browser follows by GET.
+func TestControlTakesASchemeInTheFormOnly(t *testing.T) {
+	tr := (&world{}).over(t, transport.Config{})
+	_ = call(tr, "https://a.test")
+	_ = call(tr, "http://a.test")
+	c := http.StripPrefix("/control", status.Control(tr))
+	mux := http.NewServeMux()
+	mux.Handle("/control/", c)
+	for _, path := range []string{"/control/force-open/https://a.test", "/control/force-open/https:/a.test"} {
+		w := press(c, path, nil)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "a scheme goes in the form") {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+		if w := press(mux, path, nil); w.Code == http.StatusOK {
+			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+		}
+	}
+	for _, s := range tr.Snapshot() {
+		if s.State != transport.Closed {
+			t.Errorf("%s of %s", s.State, s.Scheme)
+		}
+	}
+	d := decode[status.Controlled](t, press(mux, "/control/force-open", url.Values{"host": {"https://a.test"}}))
+	if len(d.Hosts) != 1 || d.Hosts[0].Scheme != "https" || d.Hosts[0].State != "forced_open" {
+		t.Errorf("%+v", d)
+	}
+}
+
 // At three in the morning a name is soon mistyped, and nothing would happen.
 func TestControlSaysWhenNobodyHasCalledTheHost(t *testing.T) {
 	tr := (&world{}).over(t, transport.Config{})
