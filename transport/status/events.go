@@ -36,6 +36,10 @@ func (h *Handler) events(w http.ResponseWriter, r *http.Request) {
 		(problem{Status: http.StatusNotImplemented, Text: "events: the server cannot flush what it writes: something that wraps its http.ResponseWriter has no Unwrap"}).write(w)
 		return
 	}
+	if h.maxStreams < 0 {
+		(problem{Status: http.StatusServiceUnavailable, Text: "events: turned off, see Config.MaxStreams"}).write(w)
+		return
+	}
 	select {
 	case <-h.t.Done():
 		w.WriteHeader(http.StatusNoContent) // do not connect again

@@ -382,6 +382,16 @@ func TestEventsAreBoundedInNumber(t *testing.T) {
 	})
 }
 
+// Negative is none, and says so: it once refused all by "-1 streams are open".
+func TestEventsCanBeTurnedOff(t *testing.T) {
+	h := status.New((&world{}).over(t, transport.Config{}), status.Config{MaxStreams: -1})
+	w := ask(h, "GET", "/events")
+	if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") != "" || !strings.Contains(w.Body.String(), "events: turned off, see Config.MaxStreams") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
+	}
+	_ = decode[status.Hosts](t, ask(h, "GET", "/hosts"))
+}
+
 // deaf is an http.ResponseWriter that can only write.
 type deaf struct{ w *httptest.ResponseRecorder }
 

@@ -24,7 +24,8 @@ type Config struct {
 	// balancer each reload may meet another one. Default: os.Hostname.
 	Name string
 	// MaxStreams is how many streams of events are open at once; the page of whoever
-	// is one too many asks every two seconds instead. Default: 64.
+	// is one too many asks every two seconds instead. Default: 64. Negative: none, so
+	// that all ask.
 	MaxStreams int
 	// Hosts are the names under which this is reached, such as status.example.com; ports
 	// do not matter. Requests to other names than these, an address and localhost are
