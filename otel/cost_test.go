@@ -117,8 +117,8 @@ func TestACollectionOverAThousandHostsMakesLittle(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if n > 4000 {
-		t.Errorf("%v allocations, want at most 4 for each host", n)
+	if n > 5000 { // four of them the Transport's
+		t.Errorf("%v allocations, want at most 5 for each host", n)
 	}
 }
 

@@ -286,7 +286,7 @@ func TestSpansOfRefusedCallsLinkToTheOneThatTrippedTheBreaker(t *testing.T) {
 		_, _ = call(tr, request("PUT", "http://a.test/")) // refused by hand: no call is to blame
 		want := strings.TrimPrefix(`
 internal resilience GET 0s ERROR {attempts=1 error.type=500 outcome=error}
-  at 0s resilience.circuit_breaker.transition {circuit_breaker.evidence=1 failures in a row, last: status 500 circuit_breaker.previous_state=closed circuit_breaker.reason=consecutive_failures circuit_breaker.state=open}
+  at 0s resilience.circuit_breaker.transition {circuit_breaker.evidence=1 failure in a row, last: status 500 circuit_breaker.previous_state=closed circuit_breaker.reason=consecutive_failures circuit_breaker.state=open}
   client GET 0s ERROR {error.type=500 http.response.status_code=500}
 internal resilience PUT 0s ERROR {attempts=0 circuit_breaker.state=open error.type=circuit_open outcome=rejected}
   link to resilience GET {link=tripped_by}
