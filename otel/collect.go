@@ -12,8 +12,10 @@ import (
 )
 
 // Attach makes the Observer look at a Transport whenever metrics are collected,
-// until the function it returns is called. transport.New and Close do both. One
-// collection more tells the last counts.
+// until the function it returns is called. transport.New and Close do both. The last
+// counts, as those of hosts that the Transport has dropped, are told by the next
+// collection, and by those of the two minutes after it: a reader that collects more
+// rarely than that, beside another one, may miss them.
 func (o *Observer) Attach(t *transport.Transport) (detach func()) {
 	m := &o.meters
 	m.mu.Lock()

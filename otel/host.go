@@ -13,10 +13,10 @@ import (
 
 // host is what is known of one host:port.
 type host struct {
-	series  *series
-	address []attribute.KeyValue              // server.address and server.port
-	tripped atomic.Pointer[trace.SpanContext] // of the call that opened the breaker, if it was sampled
-	seen    int                               // the last collection that found it; guarded by names.mu
+	series   *series
+	address  []attribute.KeyValue              // server.address and server.port
+	tripped  atomic.Pointer[trace.SpanContext] // of the call that opened the breaker, if it was sampled
+	presence presence
 
 	mu   sync.RWMutex // guards sent
 	sent map[sentKey]*sent

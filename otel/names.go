@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"sync"
+	"time"
 )
 
 // names finds the host and the series of an event.
@@ -90,9 +91,9 @@ func (n *names) insert(name, policy string, s *shard) (_ *host, born *series, ot
 		n.series[policy] = of
 		born = of
 	}
-	of.seen = n.collection
 	h := newHost(name, of)
-	h.seen = n.collection
+	of.presence = presence{found: n.collection}
+	h.presence = of.presence
 	if s.m == nil || len(s.m) >= mostHosts/len(n.shards) {
 		s.m = map[string]*host{}
 	}
@@ -100,20 +101,46 @@ func (n *names) insert(name, policy string, s *shard) (_ *host, born *series, ot
 	return h, born, other
 }
 
-// collect begins a collection that has found some hosts. It forgets those that two
-// in a row have not, and returns the series of the rest: the first without a host
-// still tells what became of it.
+// grace is how long the last counts are told: to readers as rare as this, whatever
+// other readers do.
+const grace = 2 * time.Minute
+
+// presence is whether collections find a host, or a host of a series. It is guarded by
+// names.mu.
+type presence struct {
+	found  int       // the last collection that did
+	missed time.Time // the first one since that did not
+}
+
+// gone reports whether a collection, which may be over before earlier ones are, and
+// all others for grace have not found it. Time counts from a collection that could
+// tell the last counts, however long after the one before.
+func (p *presence) gone(collection int, now time.Time) bool {
+	switch {
+	case p.found == collection:
+		p.missed = time.Time{}
+	case p.missed.IsZero():
+		p.missed = now
+	default:
+		return now.Sub(p.missed) >= grace
+	}
+	return false
+}
+
+// collect begins a collection that has found some hosts. It forgets those that are
+// gone, and returns the series of the rest.
 func (n *names) collect(found []*host) (live []*series) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.collection++
+	now := time.Now()
 	for _, h := range found {
-		h.seen, h.series.seen = n.collection, n.collection
+		h.presence.found, h.series.presence.found = n.collection, n.collection
 	}
 	for i := range n.shards {
 		s := &n.shards[i]
 		for name, h := range s.m {
-			if h.seen < n.collection-1 {
+			if h.presence.gone(n.collection, now) {
 				s.mu.Lock() // calls look hosts up
 				delete(s.m, name)
 				s.mu.Unlock()
@@ -121,7 +148,7 @@ func (n *names) collect(found []*host) (live []*series) {
 		}
 	}
 	for _, s := range n.series {
-		if s.seen >= n.collection-1 {
+		if !s.presence.gone(n.collection, now) {
 			live = append(live, s)
 		}
 	}

@@ -177,6 +177,10 @@ func (s *signals) collect() map[string]metricdata.Metrics {
 	if err := s.reader.Collect(context.Background(), &all); err != nil {
 		s.t.Fatal(err)
 	}
+	return byName(all)
+}
+
+func byName(all metricdata.ResourceMetrics) map[string]metricdata.Metrics {
 	found := map[string]metricdata.Metrics{}
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
