@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	api "go.opentelemetry.io/otel"
@@ -320,6 +322,75 @@ func TestMemoryIsBoundedWhereNothingCollects(t *testing.T) {
 		t.Errorf("30,000 hosts more have left %d KiB", grown>>10)
 	}
 	runtime.KeepAlive(o)
+}
+
+func TestAnOverflowOfHostsIsSaidOnce(t *testing.T) {
+	said := handle(t)
+	s := newSignals(t, sdktrace.AlwaysSample())
+	o := s.observer()
+	for range 2 {
+		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Body: "held"}), Default: bare(), MaxHosts: 1,
+			Observer: o, Logger: slog.New(slog.DiscardHandler)}))
+		held, err := tr.RoundTrip(request("GET", "http://a.test/"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, url := range []string{"http://b.test/", "http://c.test/"} {
+			if _, err := call(tr, request("GET", url)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = held.Body.Close()
+	}
+	if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "MaxHosts") {
+		t.Errorf("said %q, want one word on it", errs)
+	}
+}
+
+// TestALogThatBlocksIsSaidOnce also where the program's handler of errors blocks, as
+// both may write to one pipe that nobody reads.
+func TestALogThatBlocksIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		said := handle(t)
+		api.SetErrorHandler(api.ErrorHandlerFunc(func(err error) {
+			<-release
+			said.mu.Lock()
+			defer said.mu.Unlock()
+			said.errs = append(said.errs, err.Error())
+		}))
+		s := newSignals(t, sdktrace.AlwaysSample())
+		o := s.observer()
+		p := bare()
+		p.Breaker = policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Hour}
+		begun := time.Now()
+		for range 2 {
+			tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Status: 503}), Default: p,
+				Observer: o, Logger: slog.New(blocking{release: release})}))
+			_, _ = call(tr, request("GET", "http://a.test/"))
+		}
+		if took := time.Since(begun); took > time.Second {
+			t.Errorf("the calls took %v", took)
+		}
+		close(release)
+		synctest.Wait()
+		if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "Logger") {
+			t.Errorf("said %q, want one word on it", errs)
+		}
+	})
+}
+
+// blocking is a slog.Handler that takes its time.
+type blocking struct {
+	slog.Handler
+	release chan struct{}
+}
+
+func (b blocking) Enabled(context.Context, slog.Level) bool { return true }
+
+func (b blocking) Handle(context.Context, slog.Record) error {
+	<-b.release
+	return nil
 }
 
 func TestConfigsThatMeanNothingAreRefusedWithAllTheirProblems(t *testing.T) {

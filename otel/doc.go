@@ -16,7 +16,8 @@
 // and attributed as the semantic conventions for HTTP clients have it, whose
 // context its own request carries. A refused call puts nothing on the wire and has
 // no such span; its own links to the span of the call that tripped the breaker.
-// Retries and transitions are events of the call's span. A failure that a retry or
+// Retries, transitions, a forgotten body and a breaker that cannot judge (blind) are
+// events of the call's span. A failure that a retry or
 // a fallback has made good is no error of the call, and neither is a caller who
 // leaves.
 //
@@ -42,7 +43,8 @@
 //
 // Calls wait for no exporter but one that the program has made part of ending a span.
 // What a provider, a Propagator or a PolicyName does in place of its duty is reported
-// to otel.Handle, once, and costs its own signal alone.
+// to otel.Handle, once, and costs its own signal alone. So is, once, that hosts share a
+// state for want of MaxHosts, and that the Transport's Logger blocks.
 //
 // # Together with otelhttp
 //

@@ -51,9 +51,9 @@ func (n *names) add(name string, s *shard) *host {
 		n.o.meters.born(series)
 	}
 	if other {
-		if _, told := n.o.told.LoadOrStore(otherPolicyName, true); !told {
+		n.o.once(otherPolicyName, func() {
 			handle(fmt.Errorf("more than %d policy names: further ones are reported as %s; Config.PolicyName can group hosts", n.o.config.MaxPolicyNames, otherPolicyName))
-		}
+		})
 	}
 	return h
 }

@@ -2,6 +2,8 @@ package otel
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -39,6 +41,9 @@ func (o *Observer) Start(ctx context.Context, s transport.Start) context.Context
 // Observe counts an event, and adds it to the span it belongs to.
 func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 	if e.Host == "" { // it is of none
+		if e.Kind == transport.EventLogBlocked {
+			o.logBlocked(&e)
+		}
 		return
 	}
 	c := callOf(ctx)
@@ -73,6 +78,13 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 		o.fallback(ctx, c, s, &e)
 	case transport.EventLeak:
 		s.count(familyLeaked, e.Shadow, e.Reason, "")
+		o.leak(c, &e)
+	case transport.EventBlind:
+		o.blind(c, &e)
+	case transport.EventOverflow:
+		o.once("overflow", func() {
+			handle(errors.New("transport.Config.MaxHosts are in use: further hosts share one state without a breaker; further times are not reported"))
+		})
 	}
 }
 
@@ -203,4 +215,32 @@ func (o *Observer) retry(c *call, e *transport.Event) {
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))
 	}
+}
+
+// leak tells which call it was whose body was forgotten. Its span is open still: the
+// attempt and the call end with the leak.
+func (o *Observer) leak(c *call, e *transport.Event) {
+	if c == nil || !c.span.IsRecording() {
+		return
+	}
+	attrs := []attribute.KeyValue{attribute.String("resilience.bulkhead.reason", e.Reason)}
+	if e.Shadow {
+		attrs = append(attrs, inShadow)
+	}
+	addEvent(c.span, "resilience.leak", attrs...)
+}
+
+// blind tells, on the span of the call that showed it, that a breaker cannot judge.
+func (o *Observer) blind(c *call, e *transport.Event) {
+	if c != nil && c.span.IsRecording() {
+		addEvent(c.span, "resilience.circuit_breaker.blind", attribute.String("resilience.circuit_breaker.reason", e.Reason))
+	}
+}
+
+// logBlocked does not wait: the program's handler of errors may write to what its
+// Logger is blocked by.
+func (o *Observer) logBlocked(e *transport.Event) {
+	o.once("log blocked", func() {
+		go handle(fmt.Errorf("transport.Config.Logger has not returned within %v: log records are lost until it does; further times are not reported", e.Limit))
+	})
 }

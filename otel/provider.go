@@ -25,8 +25,15 @@ func (o *Observer) survived(what string, panicked any) {
 	if panicked == nil {
 		return
 	}
-	if _, told := o.told.LoadOrStore(what, true); !told {
+	o.once(what, func() {
 		handle(fmt.Errorf("panic in %s: %v; further ones are not reported", what, panicked))
+	})
+}
+
+// once reports something for the first time.
+func (o *Observer) once(what string, report func()) {
+	if _, told := o.told.LoadOrStore(what, true); !told {
+		report()
 	}
 }
 

@@ -56,7 +56,13 @@ internal resilience GET 1s {attempts=1 outcome=success}
   client GET 1s {http.response.status_code=200}`},
 		{name: "forgotten", steps: []transporttest.Step{{Body: "abc"}}, use: func(*http.Response) { time.Sleep(time.Hour) }, want: `
 internal resilience GET 1m0s {attempts=1 outcome=success}
+  at 1m0s resilience.leak {bulkhead.reason=idle}
   client GET 1m0s {http.response.status_code=200}`},
+		{name: "forgotten, in shadow mode", steps: []transporttest.Step{{Body: "abc"}}, policy: func(p *policy.Policy) { p.Bulkhead.Shadow = true },
+			use: func(r *http.Response) { time.Sleep(time.Hour); _ = r.Body.Close() }, want: `
+internal resilience GET 1h0m0s {attempts=1 outcome=success}
+  at 1m0s resilience.leak {bulkhead.reason=idle shadow=true}
+  client GET 1h0m0s {http.response.status_code=200}`},
 		{name: "cut", steps: []transporttest.Step{{Body: "abc", Fault: transporttest.Cut, At: 1, Chunk: 1, Pause: time.Second}}, want: `
 internal resilience GET 1s ERROR {attempts=1 error.type=connection_error outcome=error}
   client GET 1s ERROR {error.type=connection_error http.response.status_code=200}`},
@@ -302,6 +308,71 @@ internal resilience PUT 0s ERROR {attempts=0 circuit_breaker.state=forced_open e
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 		s.mustEnd()
+	})
+}
+
+func TestSpansTellThatABreakerIsBlind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		p := bare()
+		p.Breaker = policy.Breaker{SlowRate: 0.5, SlowCall: time.Second, MinCalls: 2, OpenFor: time.Minute}
+		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Fault: transporttest.Hang}), p)
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			_, _ = call(tr, request("GET", "http://a.test/").WithContext(ctx))
+			cancel()
+		}
+		const call = "internal resilience GET 1ms {attempts=1 outcome=cancelled}\n"
+		const attempt = "  client GET 1ms {}\n"
+		const blind = "  at 1ms resilience.circuit_breaker.blind {circuit_breaker.reason=most calls ended by their callers' deadlines below Breaker.SlowCall}\n"
+		if got, want := s.trace(), call+attempt+call+blind+attempt+call+attempt; got != want {
+			t.Errorf("got\n%swant\n%s", got, want)
+		}
+	})
+}
+
+// TestSpansTellWhichBodiesWereForgotten: by the garbage collector it is as by BodyIdle,
+// of which the table above has a case.
+func TestSpansTellWhichBodiesWereForgotten(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "abc"}), bare())
+	if _, err := tr.RoundTrip(request("GET", "http://a.test/")); err != nil { // and nobody has the response
+		t.Fatal(err)
+	}
+	for range 100 {
+		runtime.GC()
+		if s.ended.Load() == 2 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if got := s.trace(); !strings.Contains(got, "resilience.leak {bulkhead.reason=unreachable}") {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestSpansTellOfARequestBodyThatStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.AlwaysSample())
+		p := bare()
+		p.Bulkhead = policy.Bulkhead{MaxConcurrent: 1, BodyIdle: time.Minute}
+		base := rt(func(r *http.Request) (*http.Response, error) {
+			defer r.Body.Close()
+			_, err := io.Copy(io.Discard, r.Body)
+			return nil, err
+		})
+		body, forgotten := io.Pipe()
+		req, err := http.NewRequest("POST", "http://a.test/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := call(stack(s.observer(), base, p), req); err == nil {
+			t.Fatal("there is an answer")
+		}
+		_ = forgotten.Close()
+		if got := s.trace(); strings.Count(got, "error.type=request_body_stalled") != 2 || !strings.Contains(got, "resilience.leak {bulkhead.reason=idle}") {
+			t.Errorf("got\n%s", got)
+		}
 	})
 }
 
