@@ -38,7 +38,8 @@ type sent struct {
 	span   []attribute.KeyValue
 }
 
-// mostSent bounds what is told apart of a host: a peer chooses its status.
+// mostSent bounds what is told apart of a host, since a peer chooses its status, and
+// callers their methods. Beyond it there are two sets more for each method.
 const mostSent = 32
 
 func newHost(name string, s *series) *host {
@@ -54,27 +55,42 @@ func newHost(name string, s *series) *host {
 	return h
 }
 
-// sentAs are the attributes of an attempt. Beyond mostSent its status is not told.
+// rest is what stands for a key beyond mostSent: its method, and whether it failed.
+func (k sentKey) rest() sentKey {
+	r := sentKey{method: k.method}
+	if k.errorType != "" {
+		r.errorType = otherType
+	}
+	return r
+}
+
+// sentAs are the attributes of an attempt.
 func (h *host) sentAs(k sentKey) *sent {
 	h.mu.RLock()
-	s, full := h.sent[k], len(h.sent) >= mostSent
+	s := h.sent[k]
+	if s == nil && len(h.sent) >= mostSent {
+		s = h.sent[k.rest()]
+	}
 	h.mu.RUnlock()
-	if s != nil {
+	if s == nil {
+		s = h.addSent(k)
+	}
+	return s
+}
+
+func (h *host) addSent(k sentKey) *sent {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.sent[k] == nil && len(h.sent) >= mostSent {
+		k = k.rest()
+	}
+	if s := h.sent[k]; s != nil {
 		return s
 	}
-	if full && k.status != 0 {
-		k.status = 0
-		if k.errorType != "" {
-			k.errorType = otherType
-		}
-		return h.sentAs(k)
-	}
-	s = &sent{key: k, span: k.outcome()}
+	s := &sent{key: k, span: k.outcome()}
 	attrs := append([]attribute.KeyValue{attribute.String("http.request.method", methods[k.method].name)}, h.address...)
 	s.record = []metric.RecordOption{metric.WithAttributeSet(attribute.NewSet(append(attrs, s.span...)...))}
-	h.mu.Lock()
 	h.sent[k] = s
-	h.mu.Unlock()
 	return s
 }
 

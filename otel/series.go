@@ -40,7 +40,8 @@ var outcomes = [...]string{"success", "fallback", "rejected", "error", "cancelle
 type endKey struct{ outcome, errorType string }
 
 // mostFailed bounds what is told apart of a name: a peer chooses its status. A
-// hundred names with as many, and the other outcomes, are below an SDK's limit.
+// hundred names of one Observer with as many, and the other outcomes, are below an
+// SDK's limit.
 const mostFailed = 14
 
 // inShadow marks what a layer in shadow mode would have done.
@@ -81,18 +82,28 @@ func (s *series) endedAs(k endKey) []metric.RecordOption {
 		return s.ended[i]
 	}
 	s.mu.RLock()
-	o, full := s.failed[k], len(s.failed) >= mostFailed
+	o := s.failed[k]
+	if o == nil && len(s.failed) >= mostFailed {
+		o = s.failed[endKey{k.outcome, otherType}]
+	}
 	s.mu.RUnlock()
-	if o != nil {
+	if o == nil {
+		o = s.addFailed(k)
+	}
+	return o
+}
+
+func (s *series) addFailed(k endKey) []metric.RecordOption {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.failed[k] == nil && len(s.failed) >= mostFailed {
+		k.errorType = otherType
+	}
+	if o := s.failed[k]; o != nil {
 		return o
 	}
-	if full && k.errorType != otherType {
-		return s.endedAs(endKey{k.outcome, otherType})
-	}
-	o = []metric.RecordOption{s.with(attribute.String("resilience.outcome", k.outcome), attribute.String("error.type", k.errorType))}
-	s.mu.Lock()
+	o := []metric.RecordOption{s.with(attribute.String("resilience.outcome", k.outcome), attribute.String("error.type", k.errorType))}
 	s.failed[k] = o
-	s.mu.Unlock()
 	return o
 }
 
@@ -126,7 +137,9 @@ func (s *series) edge(from, to transport.State, trigger string, shadow bool) met
 	return s.with(attrs...)
 }
 
-// edges are the transitions that a breaker makes by itself.
+// edges are the transitions that a breaker makes by itself. Those by hand, forced and
+// reset, are twelve more: with these a hundred names would be beyond an SDK's limit, at
+// which it drops the attributes of whatever comes later.
 var edges = []struct {
 	from, to transport.State
 	trigger  string

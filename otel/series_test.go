@@ -481,6 +481,40 @@ func TestAHostWithManyStatusesDoesNotUseUpTheMetricOfAll(t *testing.T) {
 	}
 }
 
+// TestWhatIsToldApartOfAHostIsBoundedWithoutAStatusToo: an attempt that fails before its
+// status is still of a method and a version, and of one of many errors.
+func TestWhatIsToldApartOfAHostIsBoundedWithoutAStatusToo(t *testing.T) {
+	s := newSignals(t, sdktrace.NeverSample())
+	o := s.observer()
+	total := 0
+	for _, kind := range []error{nil, transport.ErrConnectTimeout, transport.ErrTLSTimeout, transport.ErrReadTimeout, transport.ErrAttemptTimeout, transport.ErrTotalTimeout} {
+		for _, proto := range []string{"", "HTTP/1.0", "HTTP/1.1", "HTTP/2.0", "HTTP/3.0"} {
+			for _, method := range []string{"BREW", "GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "CONNECT"} {
+				ctx := o.Start(t.Context(), transport.Start{Host: "a.test:80", Attempt: 1, Request: request(method, "http://a.test/"), Header: http.Header{}})
+				e := transport.Event{Kind: transport.EventAttemptEnd, Host: "a.test:80", Attempt: 1, Proto: proto, Outcome: "success"}
+				if kind != nil {
+					e.Outcome, e.Err = "error", &transport.Error{Kind: kind}
+				}
+				o.Observe(ctx, e)
+				total++
+			}
+		}
+	}
+	all := points(s.collect()["http.client.request.duration"])
+	count, failed := 0, 0
+	for _, p := range all {
+		var c int
+		_, _ = fmt.Sscanf(p.value, "%d of", &c)
+		count += c
+		if p.attrs.HasValue("error.type") {
+			failed += c
+		}
+	}
+	if len(all) > 32+2*10 || count != total || failed != total*5/6 {
+		t.Errorf("%d sets of %d attempts, %d of them failed; want at most 52 of %d, %d", len(all), count, failed, total, total*5/6)
+	}
+}
+
 func TestSeveralReadersSeeTheSame(t *testing.T) {
 	s := newSignals(t, sdktrace.NeverSample())
 	both := withReaders(s, 2)
