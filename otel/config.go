@@ -16,9 +16,17 @@ const scope = "github.com/watertight-go/watertight/otel"
 
 // Config says where signals go. The zero Config uses the global providers.
 type Config struct {
-	TracerProvider trace.TracerProvider          // nil: otel.GetTracerProvider()
-	MeterProvider  metric.MeterProvider          // nil: otel.GetMeterProvider()
-	Propagator     propagation.TextMapPropagator // nil: otel.GetTextMapPropagator(), asked for each attempt
+	// TracerProvider makes the spans. Its sampler decides by a call's own span, of kind
+	// INTERNAL and without the URL: where that is not recorded, its attempts have no
+	// spans either, and what they call is told that the trace is not sampled. A sampler
+	// asked for each attempt too would cost calls whose trace nobody wants a span each;
+	// one that follows the parent, as most do, would say the same. To have the spans of
+	// attempts alone, drop the others in a processor or a collector, not by sampling.
+	// Nil: otel.GetTracerProvider().
+	TracerProvider trace.TracerProvider
+
+	MeterProvider metric.MeterProvider          // nil: otel.GetMeterProvider()
+	Propagator    propagation.TextMapPropagator // nil: otel.GetTextMapPropagator(), asked for each attempt
 
 	// ClientName is resilience.client.name. Two Transports of one process that
 	// call the same hosts need it, each with an Observer of its own, or their
@@ -32,10 +40,14 @@ type Config struct {
 
 	// MaxPolicyNames bounds the names, and so the series: a name counts for as
 	// long as the Observer lives, since an SDK does not forget it either. Hosts
-	// beyond it are added up as _other, and one error to otel.Handle says so.
-	// An SDK drops all attributes beyond its own limit, 2,000 sets for a metric,
-	// for which 100 names are safe: whoever allows more raises that to 30 sets for
-	// each. Zero: 100; at most 1,000.
+	// beyond it are added up as _other, and one error to otel.Handle says so. Zero:
+	// 100; at most 1,000.
+	//
+	// An SDK drops all attributes beyond its own limit, 2,000 sets for a metric of a
+	// MeterProvider. Reckon 20 sets for each name, and 40 where layers are in shadow
+	// mode, whose sets are apart: an Observer with 100 names is safe, unless in shadow
+	// mode. Several that share a provider, each with its ClientName, share the limit
+	// too: raise it, or lower MaxPolicyNames, by what they come to in all.
 	MaxPolicyNames int
 
 	// NoAttemptSpans leaves the spans and durations of attempts, and propagation,

@@ -14,12 +14,12 @@
 // what became of it, how many attempts it took, what was served in place of an
 // answer and why. Below it, each attempt on the wire has one of kind CLIENT, named
 // and attributed as the semantic conventions for HTTP clients have it, whose
-// context its own request carries. A refused call puts nothing on the wire and has
-// no such span; its own links to the span of the call that tripped the breaker.
-// Retries, transitions, a forgotten body and a breaker that cannot judge (blind) are
-// events of the call's span. A failure that a retry or
-// a fallback has made good is no error of the call, and neither is a caller who
-// leaves.
+// context its own request carries. A sampler decides on both by the call's
+// ([Config.TracerProvider]). A refused call puts nothing on the wire and has no
+// span of an attempt; its own links to the span of the call that tripped the
+// breaker. Retries, transitions, a forgotten body and a breaker that cannot judge
+// (blind) are events of the call's span. A failure that a retry or a fallback has
+// made good is no error of the call, and neither is a caller who leaves.
 //
 // # Metrics
 //
@@ -34,10 +34,10 @@
 // those of a host that the Transport has dropped go away. What layers in shadow mode
 // would have done is apart, with resilience.shadow = true: alerts leave it out.
 //
-// Series are bounded: policy names by [Config.MaxPolicyNames], methods to those that
-// are registered, statuses by what a host may have. A program that calls thousands of
-// hosts groups them by PolicyName, and raises the limit of its SDK for
-// http.client.request.duration, whose convention wants the host.
+// Series are bounded: policy names by [Config.MaxPolicyNames], which has the budget for
+// the limit of an SDK, methods to those that are registered, statuses by what a host may
+// have. A program that calls thousands of hosts groups them by PolicyName, and raises the
+// limit of its SDK for http.client.request.duration, whose convention wants the host.
 //
 // # Broken parts
 //

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
@@ -389,6 +390,19 @@ func TestSpansLinkToNoCallThatWasNotSampled(t *testing.T) {
 			t.Errorf("got\n%swant\n%s", got, want)
 		}
 	})
+}
+
+func TestASamplerThatDropsACallDropsItsAttempts(t *testing.T) {
+	s := newSignals(t, sampler(func(p sdktrace.SamplingParameters) bool { return p.Kind == trace.SpanKindClient }))
+	var parent string
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		parent = r.Header.Get("Traceparent")
+		return stub{}.RoundTrip(r)
+	})
+	_, _ = call(stack(s.observer(), base, bare()), request("GET", "http://a.test/"))
+	if got := s.trace(); got != "" || !strings.HasSuffix(parent, "-00") { // as Config.TracerProvider says
+		t.Errorf("spans\n%s, sent on as %s", got, parent)
+	}
 }
 
 // sampler samples what it says yes to.
