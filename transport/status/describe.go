@@ -28,8 +28,9 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 		Calls:    Calls{Total: c.Calls, Attempts: c.Attempts, Success: c.Success, Failure: c.Failure, Neutral: c.Neutral},
 		Refusals: Refusals{BreakerOpen: c.RefusedOpen, BreakerHalfOpen: c.RefusedHalfOpen, Bulkhead: c.Rejected},
 		Timeouts: Timeouts{
-			Connect: c.Timeouts["connect"], TLS: c.Timeouts["tls"], ResponseHeader: c.Timeouts["response_header"],
-			Body: c.Timeouts["body"], Attempt: c.Timeouts["attempt"], Total: c.Timeouts["total"], Stream: c.Timeouts["stream"],
+			Queue: c.Timeouts["queue"], Connect: c.Timeouts["connect"], TLS: c.Timeouts["tls"], Write: c.Timeouts["write"],
+			ResponseHeader: c.Timeouts["response_header"],
+			Body:           c.Timeouts["body"], Attempt: c.Timeouts["attempt"], Total: c.Timeouts["total"], Stream: c.Timeouts["stream"],
 		},
 		Fallbacks: Fallbacks{Stale: c.Stale, Degraded: c.Degraded, FailFast: c.FailFast},
 		Leaks:     c.Leaked,

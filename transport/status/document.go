@@ -157,8 +157,10 @@ type Refusals struct {
 
 // Timeouts are totals since the host is known, by phase.
 type Timeouts struct {
+	Queue          int64 `json:"queue"` // of Total, while the call waited for a permit
 	Connect        int64 `json:"connect"`
 	TLS            int64 `json:"tls"`
+	Write          int64 `json:"write"`
 	ResponseHeader int64 `json:"response_header"`
 	Body           int64 `json:"body"`
 	Attempt        int64 `json:"attempt"`

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"maps"
 	"net/http"
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,7 @@ func outage() (*transport.HostSnapshot, time.Time) {
 		Stale:   transport.ServedStale{At: at.Add(-1500 * time.Millisecond), AsOf: began.Add(-2 * time.Second)},
 		Counts: transport.Counts{Calls: 1, Attempts: 2, Retries: 3, RetriesSuppressed: 4, Success: 5, Failure: 6, Neutral: 7, RefusedOpen: 8, RefusedHalfOpen: 9, Rejected: 10,
 			Stale: 11, Degraded: 12, FailFast: 13, Leaked: 14,
-			Timeouts: map[string]int64{"connect": 15, "tls": 16, "response_header": 17, "body": 18, "attempt": 19, "total": 20, "stream": 21}},
+			Timeouts: map[string]int64{"queue": 22, "connect": 15, "tls": 16, "write": 23, "response_header": 17, "body": 18, "attempt": 19, "total": 20, "stream": 21}},
 	}, at
 }
 
@@ -153,6 +155,20 @@ func TestFieldsAreNamedInJSONAsInGo(t *testing.T) {
 	visit(reflect.TypeFor[status.Hosts]())
 	visit(reflect.TypeFor[status.Transitions]())
 	visit(reflect.TypeFor[status.Controlled]())
+}
+
+// The phases are those that a Transport counts: it once had two more than the document.
+func TestDocumentHasEveryPhaseOfTimeouts(t *testing.T) {
+	tr := (&world{}).over(t, transport.Config{})
+	_ = call(tr, "https://a.test")
+	var got map[string]int64
+	data, _ := json.Marshal(status.Timeouts{})
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := tr.Snapshot()[0].Counts.Timeouts; !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", slices.Sorted(maps.Keys(got)), slices.Sorted(maps.Keys(want)))
+	}
 }
 
 func TestDocumentHasTheMostFrequentFailureFirst(t *testing.T) {

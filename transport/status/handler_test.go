@@ -227,7 +227,7 @@ func TestTransitionsAreThoseSince(t *testing.T) {
 		}
 	}
 	last := decode[status.Transitions](t, ask(h, "GET", "/transitions?after=2")).Transitions[0]
-	if last.ID != 3 || last.Host != "c.test:443" || last.From != "closed" || last.To != "open" || last.Evidence.Text != "1 failures in a row, last: status 503" || last.OpenForSeconds < 3000 {
+	if last.ID != 3 || last.Host != "c.test:443" || last.From != "closed" || last.To != "open" || last.Evidence.Text != "1 failure in a row, last: status 503" || last.OpenForSeconds < 3000 {
 		t.Errorf("%+v", last)
 	}
 }

@@ -107,7 +107,7 @@ function details() {
     calls.set([['Calls', count(c.total)], ['Attempts', count(c.attempts)], ['Succeeded', count(c.success)], ['Failed', count(c.failure)], ['Neutral', count(c.neutral)],
       ['p50, p95, p99', [l.p50_seconds, l.p95_seconds, l.p99_seconds].map(took).join(', ')], ['Leaked bodies', count(h.leaks)]]);
     const t = h.timeouts, r = h.refusals;
-    faults.set([['Connect', t.connect], ['TLS', t.tls], ['Response header', t.response_header], ['Body', t.body], ['Attempt', t.attempt], ['Total', t.total], ['Stream', t.stream],
+    faults.set([['Queue', t.queue], ['Connect', t.connect], ['TLS', t.tls], ['Write', t.write], ['Response header', t.response_header], ['Body', t.body], ['Attempt', t.attempt], ['Total', t.total], ['Stream', t.stream],
       ['Refused, open', r.breaker_open], ['Refused, half-open', r.breaker_half_open], ['Refused, bulkhead full', r.bulkhead]].map(([k, v]) => [k, count(v)]));
     const f = h.fallbacks, b = h.retries.budget;
     instead.set([['Retries', count(h.retries.made)], ['Suppressed', count(h.retries.suppressed)], ['Budget', b ? b.left.toFixed(1) + ' of ' + b.limit : 'none'],

@@ -135,11 +135,11 @@ func TestPageShowsATransitionWithoutReload(t *testing.T) {
 	_ = call(tr, "https://telemetry.test:8443")
 	b.await("document.title === '1 open - watertight'")
 	b.await("document.querySelector('.card.open h3')?.textContent === 'telemetry.test:8443'")
-	b.await("document.querySelector('#news').textContent.includes('telemetry.test:8443 is open: 1 failures in a row, last: status 503')")
+	b.await("document.querySelector('#news').textContent.includes('telemetry.test:8443 is open: 1 failure in a row, last: status 503')")
 	b.await("document.querySelector('#transitions li.open').textContent.includes('closed → open')")
 	var card string
 	b.eval("document.querySelector('.card').innerText", &card)
-	for _, want := range []string{"Open", "1 failures in a row, last: status 503.", "Last failures: 1 × status 503", "Next probe", "Stale answers, as of ", "2 stale", "0 of 7", "Refused\n1"} {
+	for _, want := range []string{"Open", "1 failure in a row, last: status 503.", "Last failures: 1 × status 503", "Next probe", "Stale answers, as of ", "2 stale", "0 of 7", "Refused\n1"} {
 		if !strings.Contains(card, want) {
 			t.Errorf("no %q in\n%s", want, card)
 		}
