@@ -186,10 +186,12 @@ type Stale struct {
 
 // Transitions is the document at /transitions.
 type Transitions struct {
-	At          time.Time    `json:"at"`
-	Instance    string       `json:"instance"`
-	LastID      uint64       `json:"last_id"` // of the newest there is; 0 if there was none yet
-	Transitions []Transition `json:"transitions"`
+	At           time.Time    `json:"at"`
+	Instance     string       `json:"instance"`
+	Since        time.Time    `json:"since"`         // from when on none is missing: what was before, nobody knows
+	SinceSeconds float64      `json:"since_seconds"` // ago
+	LastID       uint64       `json:"last_id"`       // of the newest there is; 0 if there was none yet
+	Transitions  []Transition `json:"transitions"`
 }
 
 // Transition is one change of a breaker's state.

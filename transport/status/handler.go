@@ -44,6 +44,7 @@ type Handler struct {
 	page       page
 	maxStreams int64
 	names      names
+	made       time.Time
 
 	streams   atomic.Int64
 	closed    chan struct{}
@@ -64,6 +65,7 @@ func New(t *transport.Transport, c Config) *Handler {
 		page:       newPage(),
 		maxStreams: int64(cmp.Or(c.MaxStreams, defaultMaxStreams)),
 		names:      namesOf(c.Hosts),
+		made:       time.Now(),
 		closed:     make(chan struct{}),
 	}
 }
@@ -138,7 +140,11 @@ func (h *Handler) transitions(w http.ResponseWriter, r *http.Request) {
 	}
 	all, _ := h.t.Transitions(0)
 	at := time.Now()
-	d := Transitions{At: stamp(at), Instance: h.looks.instance, LastID: lastOf(all), Transitions: []Transition{}}
+	since := h.made
+	if len(all) > 0 && (all[0].ID > 1 || all[0].At.Before(since)) {
+		since = all[0].At
+	}
+	d := Transitions{At: stamp(at), Instance: h.looks.instance, Since: stamp(since), SinceSeconds: ago(at, since), LastID: lastOf(all), Transitions: []Transition{}}
 	for i := range all {
 		if all[i].ID > after {
 			d.Transitions = append(d.Transitions, transitionOf(&all[i], at))

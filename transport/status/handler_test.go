@@ -232,6 +232,37 @@ func TestTransitionsAreThoseSince(t *testing.T) {
 	}
 }
 
+// Before the oldest that is kept, or before anybody looked, there may have been more.
+func TestTransitionsTellSinceWhenNoneIsMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tr := (&world{}).over(t, transport.Config{Default: brittle()})
+		_ = call(tr, "https://a.test")
+		start := time.Now().UTC()
+		first := status.New(tr, status.Config{})
+		since := func(h *status.Handler, want time.Duration) {
+			t.Helper()
+			time.Sleep(time.Second)
+			d := decode[status.Transitions](t, ask(h, "GET", "/transitions"))
+			if got := d.Since.Sub(start); got != want || d.SinceSeconds != (time.Since(start)-want).Seconds() {
+				t.Errorf("since %v, %v s ago, want %v", got, d.SinceSeconds, want)
+			}
+		}
+		since(first, 0)
+		a := tr.Host("a.test")
+		a.ForceOpen() // after 1 s
+		since(first, 0)
+		second := status.New(tr, status.Config{}) // after 2 s
+		since(second, time.Second)
+		for range 128 { // from 3 s on, two in each
+			a.Reset()
+			a.ForceOpen()
+			time.Sleep(time.Second)
+		}
+		since(first, 3*time.Second) // there were 257
+		since(second, 3*time.Second)
+	})
+}
+
 // A health check that asks this handler would take the process down with its
 // dependency; so there is nothing in it to ask.
 func TestNothingIsUnhealthyWhileABreakerIsOpen(t *testing.T) {

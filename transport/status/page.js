@@ -2,7 +2,7 @@
 (() => {
 const $ = id => document.getElementById(id);
 const limit = 100, strip = 900, silence = 25000; // hosts; seconds; milliseconds
-const names = {closed: 'Closed', open: 'Open', half_open: 'Half-open', forced_open: 'Forced open', forced_closed: 'Forced closed'};
+const names = {closed: 'Closed', open: 'Open', half_open: 'Half-open', forced_open: 'Forced open', forced_closed: 'Forced closed', away: 'Not closed'};
 const local = () => performance.now() / 1000; // the browser's time of day is never compared with the server's
 
 // Elements.
@@ -39,26 +39,33 @@ function rough(s) { return s < 60 ? span(s) : s < 3600 ? Math.floor(s / 60) + ' 
 function took(s) { return s === 0 ? '–' : s < .0995 ? (s * 1000).toPrecision(2) + ' ms' : s < .9995 ? Math.round(s * 1000) + ' ms' : s.toFixed(s < 10 ? 1 : 0) + ' s'; }
 function figure(s) { return s === 0 ? 'off' : s < 1 ? +(s * 1000).toPrecision(3) + ' ms' : s < 120 ? +s.toPrecision(3) + ' s' : span(s).replace(/ 0 (s|min|h)$/, ''); }
 const perSecond = r => r === 0 ? '0' : r < 10 ? r.toFixed(1) : count(Math.round(r));
-const clock = (iso, seconds) => new Date(iso).toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: seconds ? '2-digit' : undefined, hour12: false});
+function clock(iso, ago = 0) { // with its date, where the time alone would be taken for today's
+  const at = new Date(iso), date = Math.abs(ago) < 86400 ? '' : at.toLocaleDateString([], {day: 'numeric', month: 'short'}) + ', ';
+  return date + at.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false});
+}
 
 // What the server said last. Ages are its own, and go on by our stopwatch.
 
 let doc = null, docAt = 0, instance = '', transitions = [], lastID = 0;
-const since = () => local() - docAt;
+let whole = 0; // since when no transition is missing, unless the oldest is not the first there was
+const since = () => local() - docAt, age = t => t.ago_seconds + local() - t.got;
+const staleFor = s => s.ago_seconds + s.age_seconds + since();
 const samples = new Map(); // counters of the last ten seconds, for rates
 
 function sample(h) {
-  const f = h.fallbacks, r = h.refusals, now = Date.parse(doc.at) / 1000;
-  const all = samples.get(key(h)) || [];
-  all.push({at: now, calls: h.calls.total, refused: r.breaker_open + r.breaker_half_open + r.bulkhead, stale: f.stale, degraded: f.degraded, fail_fast: f.fail_fast});
-  while (all.length > 2 && all[1].at < now - 10) all.shift();
+  const f = h.fallbacks, r = h.refusals, at = Date.parse(doc.at) / 1000, all = samples.get(key(h)) || [];
+  all.push({at, calls: h.calls.total, refused: r.breaker_open + r.breaker_half_open + r.bulkhead, stale: f.stale, degraded: f.degraded, fail_fast: f.fail_fast});
+  while (all.length > 1 && all[1].at <= at - 10) all.shift();
   samples.set(key(h), all);
 }
-function rate(h, what) {
+function rate(h, what) { // of the last ten seconds, or of those before the connection was lost; null: not known yet
   const all = samples.get(key(h));
-  if (!all || all.length < 2) return null;
-  const first = all[0], last = all[all.length - 1], time = Date.parse(doc.at) / 1000 + since() - first.at;
-  return time < .9 ? null : Math.max(0, last[what] - first[what]) / time;
+  if (!all) return null;
+  const now = Date.parse(doc.at) / 1000 + (mode === 'lost' ? Math.max(0, lostAt - docAt) : since());
+  let first = all[0]; // as nothing is sent where nothing changes, a sample holds until the next one
+  for (const s of all) if (s.at <= now - 10) first = s;
+  const time = Math.min(10, now - first.at);
+  return time < (all.length < 2 ? 3 : .9) ? null : Math.max(0, all[all.length - 1][what] - first[what]) / time;
 }
 const key = h => h.scheme + '://' + h.host;
 
@@ -112,7 +119,7 @@ function details() {
     const f = h.fallbacks, b = h.retries.budget;
     instead.set([['Retries', count(h.retries.made)], ['Suppressed', count(h.retries.suppressed)], ['Budget', b ? b.left.toFixed(1) + ' of ' + b.limit : 'none'],
       ['Stale', count(f.stale)], ['Degraded', count(f.degraded)], ['Fail fast (503)', count(f.fail_fast)],
-      ['Last stale', f.last_stale ? 'as of ' + clock(f.last_stale.as_of, true) : 'never'], ['Shadow mode', h.shadow.join(', ') || 'none']]);
+      ['Last stale', f.last_stale ? 'as of ' + clock(f.last_stale.as_of, staleFor(f.last_stale)) : 'never'], ['Shadow mode', h.shadow.join(', ') || 'none']]);
   };
   box.load = h => {
     if (box.loaded) return;
@@ -164,21 +171,10 @@ function card() {
       c.setAttribute('aria-labelledby', title.id);
       open.firstChild.setAttribute('aria-label', 'Counts and configuration of ' + h.host);
     }
-    text(from, '(since ' + clock(h.closed_until || h.since, true) + ')');
     const t = h.trip, forced = h.state.startsWith('forced');
     text(why, forced ? (h.state === 'forced_open' ? 'Forced open by hand: every call is refused until it is reset.' : 'Forced closed by hand: every call goes through, whatever it comes to, until it is reset.')
       : sentence((h.cause || t || {}).text) + (t && h.cause && t.trigger.startsWith('probe_') ? ' Since then ' + because({evidence: t}) : '') + (shadow ? ' Calls go through all the same.' : ''));
     text(kinds, h.failures.length ? ' Last failures: ' + h.failures.slice(0, 4).map(k => k.count + ' × ' + k.what).join(', ') + '.' : '');
-
-    const f = h.fallbacks, s = f.last_stale, degraded = f.degraded > 0, fast = f.fail_fast > 0;
-    const rest = [degraded ? count(f.degraded) + ' degraded' : '', fast ? count(f.fail_fast) + ' × 503' : ''].filter(Boolean).join(', ');
-    c.stale = s;
-    if (!s) {
-      text(instead.value, degraded ? 'Degraded answers' : fast ? '503, at once' : 'Nothing');
-      text(instead.more, degraded || fast ? rest + ' so far' : 'callers get the error at once');
-      if (h.state === 'forced_closed' || shadow) { text(instead.value, 'The answers themselves'); text(instead.more, ''); }
-    } else text(instead.value, 'Stale answers, as of ' + clock(s.as_of, true));
-    c.rest = (s ? count(f.stale) + ' stale' : '') + (rest ? ', ' + rest : '');
 
     const r = h.refusals;
     text(refused.value, count(r.breaker_open + r.breaker_half_open + r.bulkhead));
@@ -198,34 +194,68 @@ function card() {
   };
   c.tick = () => {
     const h = c.host, gone = since();
-    text(duration, span((h.closed_until ? h.closed_until_seconds : h.since_seconds || 0) + gone));
+    const away = (h.closed_until ? h.closed_until_seconds : h.since_seconds || 0) + gone;
+    text(duration, span(away));
+    text(from, '(since ' + clock(h.closed_until || h.since, away) + ')');
     if (h.state === 'open') {
       const left = (h.probe_due_seconds || 0) - gone;
       text(next.value, left > 0 ? 'in ' + span(Math.ceil(left)) : 'with the next call');
-      text(next.more, 'at ' + clock(h.probe_due, true));
+      text(next.more, 'at ' + clock(h.probe_due, left));
     } else {
       text(next.value, h.state === 'half_open' ? 'now' : 'none');
       text(next.more, h.state === 'half_open' ? 'probes are let through' : 'until it is reset');
     }
-    const s = c.stale, refusing = rate(h, 'refused');
-    if (s) text(instead.more, rough(s.ago_seconds + s.age_seconds + gone) + ' old; ' + c.rest + '; last ' + rough(s.ago_seconds + gone) + ' ago');
+    served(instead, h);
+    const refusing = rate(h, 'refused');
     text(refused.more, (h.shadow.includes('breaker') ? 'would be; ' : '') + (refusing === null ? '\u00a0' : perSecond(refusing) + ' a second'));
   };
   c.draw = () => {
-    const h = c.host, now = since(), mine = transitions.filter(t => t.scheme === h.scheme && t.host === h.host);
-    let state = mine.length ? mine[0].from : h.state, x = 0;
-    const rects = [], said = [];
-    const rect = (to) => { if (to > x) rects.push(el('rect', {x: x.toFixed(1), y: 0, width: (to - x).toFixed(1), height: 10, class: state})); x = Math.max(x, to); };
-    for (const t of mine) {
-      const at = strip - (t.ago_seconds + local() - t.got);
-      if (at > 0) { rect(at); said.push(names[t.to].toLowerCase() + ' at ' + clock(t.at, true)); }
-      state = t.to;
-    }
-    rect(strip);
+    const marks = past(c.host), end = mode === 'lost' ? strip - (local() - lostAt) : strip, rects = [], said = [];
+    let first = 'unknown';
+    marks.forEach((m, i) => {
+      const x = Math.max(0, strip - m.ago), to = i + 1 < marks.length ? strip - marks[i + 1].ago : end;
+      if (to > x) rects.push(el('rect', {x: x.toFixed(1), y: tops[m.state], width: (to - x).toFixed(1), height: 10 - tops[m.state], class: m.state}));
+      if (m.ago >= strip) first = names[m.state].toLowerCase(); else said.push(names[m.state].toLowerCase() + ' from ' + clock(m.at));
+    });
+    if (end < strip) said.push('unknown since the connection was lost');
+    const few = said.slice(-6);
+    if (said.length > 6) few.unshift(said.length - 6 + ' changes');
     svg.replaceChildren(...rects);
-    svg.setAttribute('aria-label', 'The last 15 minutes: ' + (said.slice(-6).join(', ') || names[state].toLowerCase()));
+    svg.setAttribute('aria-label', 'The last 15 minutes: ' + [first, ...few].join(', then '));
   };
   return c;
+}
+const tops = {closed: 7, forced_closed: 5, half_open: 3, away: 3, open: 0, forced_open: 0}; // a picture for those to whom colours say nothing
+
+// What is served in place of answers now; what was is no more than history.
+function served(fact, h) {
+  const f = h.fallbacks, s = f.last_stale, [stale, degraded, fast] = ['stale', 'degraded', 'fail_fast'].map(k => rate(h, k));
+  const fresh = s && (stale > 0 || stale === null && s.ago_seconds < 10);
+  const now = [fresh && 'stale answers, as of ' + clock(s.as_of, staleFor(s)), degraded > 0 && 'degraded answers', fast > 0 && '503, at once'].filter(Boolean);
+  const through = h.state === 'forced_closed' || h.shadow.includes('breaker'), known = stale !== null;
+  const total = [f.stale && count(f.stale) + ' stale', f.degraded && count(f.degraded) + ' degraded', f.fail_fast && count(f.fail_fast) + ' × 503'].filter(Boolean).join(', ');
+  text(fact.value, now.length ? upper(now.join('; ')) : !known ? '–' : through ? 'The answers themselves' : 'Nothing now');
+  text(fact.more, [fresh ? rough(staleFor(s)) + ' old' : s && 'last stale ' + rough(s.ago_seconds + since()) + ' ago', total && total + ' so far',
+    !total && known && !through && 'callers get the error at once'].filter(Boolean).join('; '));
+}
+
+// What is known of a host's past: each state and how long ago it began, the oldest
+// first. Of what was before, nothing is.
+function past(h) {
+  const mine = transitions.filter(t => t.scheme === h.scheme && t.host === h.host), gone = since(), marks = [];
+  const mark = (ago, state, at) => marks.push({ago, state, at: at || Date.parse(doc.at) - (ago - gone) * 1000});
+  const began = (h.since_seconds || 0) + gone, left = h.closed_until ? h.closed_until_seconds + gone : 0;
+  if (!mine.length) {
+    if (left > began + 1) mark(left, 'away');
+    mark(began, h.state);
+    return marks;
+  }
+  const oldest = age(mine[0]), last = mine[mine.length - 1], known = transitions[0].id > 1 ? age(transitions[0]) : local() - whole;
+  if (left > Math.max(oldest, known) + 1) mark(left, 'away'); // since then it was something else, by turns
+  if (known > oldest) mark(known, mine[0].from);
+  for (const t of mine) mark(age(t), t.to, t.at);
+  if (h.state !== last.to && began < age(last)) mark(began, h.state); // half-open, as the wait is over and nobody has called
+  return marks;
 }
 const upper = s => s ? s[0].toUpperCase() + s.slice(1) : '', sentence = s => s ? upper(s) + '.' : '';
 
@@ -322,11 +352,11 @@ function head() {
 
 const items = new Map();
 function item(t) {
-  const ago = el('span', {className: 'ago'});
-  const li = el('li', {className: t.to}, el('p', {}, el('time', {dateTime: t.at, title: t.at}, clock(t.at, true)), ago),
+  const time = el('time', {dateTime: t.at, title: t.at}), ago = el('span', {className: 'ago'});
+  const li = el('li', {className: t.to}, el('p', {}, time, ago),
     el('p', {}, el('strong', {}, t.host), ' ', el('i', {}, names[t.from].toLowerCase() + ' →'), ' ', el('b', {className: 'badge ' + t.to}, names[t.to].toLowerCase()), t.shadow ? ' in shadow mode' : ''),
     el('p', {className: 'because'}, upper(because(t))));
-  li.tick = () => text(ago, rough(t.ago_seconds + local() - t.got) + ' ago');
+  li.tick = () => { text(time, clock(t.at, age(t))); text(ago, rough(age(t)) + ' ago'); };
   return li;
 }
 function because(t) {
@@ -352,12 +382,12 @@ function showTransitions() {
 const none = el('li', {className: 'nothing'}, el('p', {className: 'because'}, 'None so far.'));
 
 let told = [], telling = 0;
-function tell(t) { // one sentence a second at most: nobody listens faster
+function tell(t) { // one sentence for all that comes within 300 ms
   told.push(t);
   if (telling) return;
   telling = setTimeout(() => {
     const last = told[told.length - 1], many = told.length > 1 ? told.length + ' changes. ' : '';
-    text($('news'), many + clock(last.at, true) + ' ' + last.host + ' is ' + names[last.to].toLowerCase() + ': ' + because(last));
+    text($('news'), many + clock(last.at, age(last)) + ' ' + last.host + ' is ' + names[last.to].toLowerCase() + ': ' + because(last));
     told = []; telling = 0;
   }, 300);
 }
@@ -369,6 +399,7 @@ function now(m) {
   heard = local();
   if (m === mode) return;
   if (m === 'lost') lostAt = local();
+  if (mode === 'lost') samples.clear(); // nobody knows what they were in between
   mode = m;
   cls(document.body, m);
   text($('link-state'), m === 'live' ? 'Live' : m === 'polling' ? 'Polling every 2 s' : 'Disconnected since ' + new Date().toLocaleTimeString([], {hour12: false}));
@@ -377,14 +408,15 @@ function now(m) {
 }
 const query = () => 'limit=' + limit + (chosen ? '&state=' + chosen : '') + (wanted ? '&q=' + encodeURIComponent(wanted) : '');
 
-function take(d) {
-  const fresh = instance && d.instance !== instance;
+function take(d) { // and reports whether it is of another process than the last
+  const other = doc ? d.instance !== doc.instance : instance && d.instance !== instance;
   doc = d; docAt = local();
-  if (fresh) { samples.clear(); cards.clear(); rows.clear(); again(); }
+  if (other) { samples.clear(); cards.clear(); rows.clear(); }
   showHosts();
+  return other;
 }
 function add(list, from) {
-  if (from !== instance) { instance = from; transitions = []; items.clear(); lastID = 0; }
+  if (from !== instance) { instance = from; transitions = []; items.clear(); lastID = 0; whole = local(); }
   for (const t of list) {
     if (t.id <= lastID) continue;
     t.got = local();
@@ -394,6 +426,10 @@ function add(list, from) {
   transitions = transitions.slice(-256);
   showTransitions();
 }
+function addAll(d) {
+  add(d.transitions, d.instance);
+  whole = local() - d.since_seconds;
+}
 async function ask(path) {
   const r = await fetch(path, {cache: 'no-store', signal: AbortSignal.timeout(8000)});
   if (!r.ok) throw new Error(path + ': ' + r.status);
@@ -401,7 +437,7 @@ async function ask(path) {
 }
 async function again() { // everything anew: at first, and when another process answers
   const d = await ask('transitions').catch(() => null);
-  if (d) add(d.transitions, d.instance);
+  if (d) addAll(d);
   if (!d) now('lost');
   connect();
 }
@@ -416,7 +452,7 @@ function connect() {
     if (s !== source) return;
     if (s.readyState === EventSource.CLOSED) { source = null; asked = local(); poll(); } else now('lost');
   };
-  s.addEventListener('hosts', e => { now('live'); take(JSON.parse(e.data)); });
+  s.addEventListener('hosts', e => { now('live'); if (take(JSON.parse(e.data))) again(); });
   s.addEventListener('alive', () => now('live'));
   s.addEventListener('transition', e => {
     now('live');
@@ -434,10 +470,9 @@ async function poll() {
     if (source || q !== query()) return;
     now('polling');
     const known = instance;
-    add(t.transitions, t.instance);
+    addAll(t);
     if (known === t.instance) t.transitions.slice(-3).forEach(tell);
-    doc = d; docAt = local();
-    showHosts();
+    take(d);
   } catch { now('lost'); }
   if (source) return;
   poller = setTimeout(local() - asked > 15 ? () => connect() : poll, 2000);

@@ -243,7 +243,7 @@ func TestPageHasNamesForWhoeverCannotSeeIt(t *testing.T) {
 	}
 	image := false
 	for name := range found {
-		image = image || strings.HasPrefix(name, "image The last 15 minutes: open at ")
+		image = image || strings.HasPrefix(name, "image The last 15 minutes: unknown, then open from ")
 	}
 	if !image {
 		t.Error("the picture of the last 15 minutes says nothing")

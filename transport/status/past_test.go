@@ -1,0 +1,171 @@
+package status_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/status"
+)
+
+// told opens the page of a process that tells what the test wants it to: transitions,
+// and documents of hosts, as they come.
+func told(t *testing.T, transitions status.Transitions, hosts <-chan status.Hosts) *browser {
+	t.Helper()
+	b, _ := shown(t, (&world{}).over(t, transport.Config{}), func(h http.Handler) http.Handler {
+		mux := http.NewServeMux()
+		mux.Handle("/", h)
+		mux.HandleFunc("/ops/status/transitions", func(w http.ResponseWriter, _ *http.Request) {
+			_ = json.NewEncoder(w).Encode(transitions)
+		})
+		mux.HandleFunc("/ops/status/events", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			for {
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case d := <-hosts:
+					data, _ := json.Marshal(d)
+					_, _ = fmt.Fprintf(w, "event: hosts\ndata: %s\n\n", data)
+				case <-r.Context().Done():
+					return
+				}
+			}
+		})
+		return mux
+	})
+	return b
+}
+
+// ago is a time and how long ago it was, in seconds.
+func ago(at time.Time, s float64) (time.Time, float64) {
+	return at.Add(-time.Duration(s * float64(time.Second))), s
+}
+
+// What was served last week is no help to whoever asks what callers get now.
+func TestPageTellsWhatIsServedNow(t *testing.T) {
+	at := time.Now().UTC()
+	h := status.Host{Scheme: "https", Host: "a.test:443", State: "open", Shadow: []string{}, Failures: []status.FailureKind{}}
+	h.Since, h.SinceSeconds = ago(at, 60)
+	h.ClosedUntil, h.ClosedUntilSeconds = ago(at, 3*86400)
+	h.ProbeDue, h.ProbeDueSeconds = at.Add(time.Hour), 3600
+	h.Fallbacks = status.Fallbacks{Stale: 5, Degraded: 2, FailFast: 7}
+	last := status.Stale{AgeSeconds: 60}
+	last.At, last.AgoSeconds = ago(at, 7*86400)
+	last.AsOf = last.At.Add(-time.Minute)
+	h.Fallbacks.LastStale = &last
+	docs := make(chan status.Hosts)
+	tell := func() {
+		docs <- status.Hosts{At: at, Instance: "i", Summary: status.Summary{Hosts: 1, Open: 1, Refusing: 1}, Matched: 1, Hosts: []status.Host{h}}
+	}
+	b := told(t, status.Transitions{Instance: "i", Transitions: []status.Transition{}}, docs)
+	is := func(value, more string) {
+		t.Helper()
+		b.await(fmt.Sprintf("/^%s$/.test(document.querySelector('.instead dd span')?.textContent) && /^%s$/.test(document.querySelector('.instead dd small').textContent)", value, more))
+	}
+	tell()
+	is("Nothing now", "last stale 7 d 0 h ago; 5 stale, 2 degraded, 7 × 503 so far")
+	b.await(`/^\(since [A-Z][a-z]+ \d+, \d\d:\d\d:\d\d\)$/.test(document.querySelector('.for span').textContent)`) // three days ago, not today
+	b.eval("document.querySelector('.card summary').click()", nil)
+	b.await(`[...document.querySelectorAll('.detail tr')].some(r => /^Last staleas of [A-Z][a-z]+ \d+, \d\d:\d\d:\d\d$/.test(r.textContent))`)
+
+	next := func() {
+		at = at.Add(5 * time.Second)
+		time.Sleep(time.Second)
+		tell()
+	}
+	h.Fallbacks.Degraded += 3
+	next()
+	is("Degraded answers", "last stale 7 d 0 h ago; 5 stale, 5 degraded, 7 × 503 so far")
+	h.Fallbacks.Stale++
+	stale := status.Stale{At: at, AsOf: at.Add(-time.Minute), AgeSeconds: 60}
+	h.Fallbacks.LastStale = &stale
+	next()
+	is(`Stale answers, as of \d\d:\d\d:\d\d; degraded answers`, `1 min old; 6 stale, 5 degraded, 7 × 503 so far`)
+	h.Fallbacks.LastStale = &status.Stale{At: at.Add(-5 * time.Second), AgoSeconds: 10, AsOf: at.Add(-time.Minute), AgeSeconds: 60}
+	h.Fallbacks.FailFast++
+	next()
+	next()
+	is("503, at once", `last stale 1. s ago; 6 stale, 5 degraded, 8 × 503 so far`)
+	next()
+	next()
+	is("Nothing now", `last stale 1. s ago; 6 stale, 5 degraded, 8 × 503 so far`)
+}
+
+// What nobody knows is not drawn, nor told: a host whose transitions have left the
+// ring was once shown as open for all of the last 15 minutes, or as closed.
+func TestPageInventsNoHistory(t *testing.T) {
+	at := time.Now().UTC()
+	host := func(name, state string, since, closedUntil float64) status.Host {
+		h := status.Host{Scheme: "https", Host: name, State: state, Shadow: []string{}, Failures: []status.FailureKind{}}
+		h.Since, h.SinceSeconds = ago(at, since)
+		h.ClosedUntil, h.ClosedUntilSeconds = ago(at, closedUntil)
+		return h
+	}
+	move := func(id uint64, name, from, to string, before float64) status.Transition {
+		m := status.Transition{ID: id, Scheme: "https", Host: name, From: from, To: to, Evidence: status.Evidence{Trigger: "wait_over"}}
+		m.At, m.AgoSeconds = ago(at, before)
+		return m
+	}
+	type want struct{ drawn, said string }
+	for _, test := range []struct {
+		name  string
+		since float64
+		moves []status.Transition
+		hosts []status.Host
+		want  []want
+	}{
+		{"the oldest have left the ring", 200, []status.Transition{
+			move(300, "other", "closed", "open", 200),
+			move(301, "a", "closed", "open", 100),
+			move(302, "a", "open", "half_open", 40),
+			move(303, "b", "half_open", "open", 50),
+		}, []status.Host{
+			host("a", "half_open", 40, 100),
+			host("b", "open", 50, 600),
+			host("c", "open", 300, 600),
+			host("d", "forced_open", 300, 300),
+			host("e", "open", 2000, 3000),
+		}, []want{
+			{"closed 700-800 open 800-860 half_open 860-900", "unknown, then closed from T, then open from T, then half-open from T"},
+			{"away 300-700 half_open 700-850 open 850-900", "unknown, then not closed from T, then half-open from T, then open from T"},
+			{"away 300-600 open 600-900", "unknown, then not closed from T, then open from T"},
+			{"forced_open 600-900", "unknown, then forced open from T"},
+			{"open 0-900", "open"},
+		}},
+		{"all are there, since somebody looks", 300, []status.Transition{
+			move(1, "a", "closed", "open", 100),
+		}, []status.Host{
+			host("a", "open", 100, 100),
+			host("b", "half_open", 20, 400),
+		}, []want{
+			{"closed 600-800 open 800-900", "unknown, then closed from T, then open from T"},
+			{"away 500-880 half_open 880-900", "unknown, then not closed from T, then half-open from T"},
+		}},
+		{"all are there, for longer", 5000, []status.Transition{
+			move(1, "a", "closed", "open", 1000),
+			move(2, "a", "open", "half_open", 800),
+			move(3, "a", "half_open", "open", 100),
+		}, []status.Host{
+			host("a", "half_open", 30, 1000), // the wait is over, and nobody has called
+		}, []want{
+			{"open 0-100 half_open 100-800 open 800-870 half_open 870-900", "open, then half-open from T, then open from T, then half-open from T"},
+		}},
+	} {
+		docs := make(chan status.Hosts, 1)
+		docs <- status.Hosts{At: at, Instance: "i", Summary: status.Summary{Hosts: len(test.hosts), Open: len(test.hosts)}, Matched: len(test.hosts), Hosts: test.hosts}
+		b := told(t, status.Transitions{At: at, Instance: "i", SinceSeconds: test.since, LastID: 9, Transitions: test.moves}, docs)
+		b.await(fmt.Sprintf("document.querySelectorAll('.card .last svg[aria-label]').length === %d", len(test.hosts)))
+		var got []struct{ Drawn, Said string }
+		b.eval(`[...document.querySelectorAll('.last svg')].map(s => ({
+			drawn: [...s.querySelectorAll('rect')].map(r => r.getAttribute('class') + ' ' + [+r.getAttribute('x'), +r.getAttribute('x') + +r.getAttribute('width')].map(x => Math.round(x / 10) * 10).join('-')).join(' '),
+			said: s.getAttribute('aria-label').replace(/\d\d:\d\d:\d\d/g, 'T')}))`, &got)
+		for i, w := range test.want {
+			if g := got[i]; g.Drawn != w.drawn || g.Said != "The last 15 minutes: "+w.said {
+				t.Errorf("%s, %s:\n%s; %s\nwant\n%s; %s", test.name, test.hosts[i].Host, g.Drawn, g.Said, w.drawn, w.said)
+			}
+		}
+	}
+}
