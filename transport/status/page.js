@@ -502,7 +502,7 @@ $('all').addEventListener('click', () => { showAll = !showAll; showTransitions()
 setInterval(() => {
   if (doc) { for (const c of cards.values()) c.tick(); for (const r of rows.values()) r.tick(); }
   for (const li of items.values()) li.tick();
-  if (mode === 'lost') text($('link-age'), ' (' + span(local() - lostAt) + ')');
+  if (mode === 'lost') text($('link-age'), ' (' + span(local() - lostAt) + ')' + (doc ? ': what is below is as of then' : ''));
   if (source && (local() - heard) * 1000 > silence) { now('lost'); connect(); }
 }, 1000);
 setInterval(() => { if (doc) draw(); }, 5000);
