@@ -292,6 +292,7 @@ func TestPageCanBeUsedByKeyboard(t *testing.T) {
 func TestPageSaysSinceWhenItIsDisconnected(t *testing.T) {
 	tr := (&world{}).over(t, transport.Config{})
 	_ = call(tr, "https://a.test")
+	tr.Host("a.test").ForceClosed()
 	var down atomic.Bool
 	b, server := shown(t, tr, func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -306,6 +307,7 @@ func TestPageSaysSinceWhenItIsDisconnected(t *testing.T) {
 	server.CloseClientConnections()
 	b.await(`/^Disconnected since \d\d:\d\d:\d\d$/.test(document.querySelector('#link-state').textContent) && document.title === 'disconnected - watertight'`)
 	b.await(`document.querySelector('#link-age').textContent === ' (1 s): what is below is as of then'`)
+	b.await(`/then unknown since the connection was lost$/.test(document.querySelector('.last svg').getAttribute('aria-label'))`)
 	down.Store(false)
 	b.await("document.body.className === 'live' && document.title === 'watertight'")
 }
@@ -323,6 +325,40 @@ func TestPagePollsWhereThereIsNoStream(t *testing.T) {
 	b.await("document.body.className === 'polling' && document.querySelector('#link-state').textContent === 'Polling every 2 s'")
 	_ = call(tr, "https://a.test")
 	b.await("document.title === '1 open - watertight' && document.querySelector('#transitions').textContent.includes('a.test:443') && document.querySelector('#news').textContent.includes('a.test:443')")
+}
+
+// A restart, or a balancer: what was shown of the process before is not mixed in. When
+// the transitions of the next one came first, its hosts were once taken for the same.
+func TestPageBeginsAnewWithAnotherProcess(t *testing.T) {
+	for _, polling := range []bool{false, true} {
+		var serving atomic.Pointer[status.Handler]
+		start := func(host string) {
+			tr := (&world{}).over(t, transport.Config{Default: brittle()})
+			_ = call(tr, "https://both.test")
+			tr.Host("both.test").ForceClosed()
+			tr.Host(host).ForceOpen()
+			_ = call(tr, "https://"+host)
+			h := status.New(tr, status.Config{Name: "of " + host})
+			t.Cleanup(h.Close)
+			serving.Store(h)
+		}
+		start("first.test")
+		b, server := shown(t, (&world{}).over(t, transport.Config{}), func(http.Handler) http.Handler {
+			return http.StripPrefix("/ops/status", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if polling {
+					w = struct{ http.ResponseWriter }{w}
+				}
+				serving.Load().ServeHTTP(w, r)
+			}))
+		})
+		b.await("document.querySelector('#name').textContent === 'of first.test' && document.querySelectorAll('.card').length === 2")
+		b.eval("window.old = [...document.querySelectorAll('.card')]", nil)
+		start("second.test")
+		server.CloseClientConnections()
+		b.await("document.querySelector('#name').textContent === 'of second.test' && document.querySelectorAll('.card').length === 2")
+		b.await("!document.body.innerText.includes('first.test') && document.querySelectorAll('#transitions li').length === 2")
+		b.await("[...document.querySelectorAll('.card')].every(c => !window.old.includes(c))")
+	}
 }
 
 func TestPageStaysUsableWithManyHosts(t *testing.T) {
