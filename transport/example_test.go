@@ -156,7 +156,7 @@ func Example_why() {
 	fmt.Println(explain(err))
 	// Output:
 	// reports.internal:443: read timeout in phase response_header, see Timeout.Read
-	// payments.internal:443 is open: 1 failures in a row, last: status 502
+	// payments.internal:443 is open: 1 failure in a row, last: status 502
 }
 
 // printer is an Observer.
