@@ -22,7 +22,7 @@ func Annotate(base http.RoundTripper) http.RoundTripper {
 type annotator struct{ base http.RoundTripper }
 
 func (a annotator) RoundTrip(req *http.Request) (*http.Response, error) {
-	if at := attemptOf(req.Context()); at != nil && at.number > 1 {
+	if at := innermost(req.Context()); at != nil && at.number > 1 {
 		trace.SpanFromContext(req.Context()).SetAttributes(attribute.Int("http.request.resend_count", at.number-1))
 	}
 	return a.base.RoundTrip(req)

@@ -19,36 +19,45 @@ type call struct {
 // attempt is the context of an attempt, which has its span, or else the call's.
 type attempt struct {
 	context.Context
+	o      *Observer
 	number int        // from 1
 	span   trace.Span // nil: it has none of its own
 	method method
 }
 
+// Keys of contexts: of an Observer, since a Transport may have several, of which each
+// finds its own.
 type (
-	callKey    struct{}
-	attemptKey struct{}
+	callKey    struct{ o *Observer }
+	attemptKey struct{ o *Observer } // nil: the innermost of whichever
 )
 
 func (c *call) Value(key any) any {
-	if key == (callKey{}) {
+	if key == (callKey{c.o}) {
 		return c
 	}
 	return c.Context.Value(key)
 }
 
 func (a *attempt) Value(key any) any {
-	if key == (attemptKey{}) {
+	if key == (attemptKey{a.o}) || key == (attemptKey{}) {
 		return a
 	}
 	return a.Context.Value(key)
 }
 
-func callOf(ctx context.Context) *call {
-	c, _ := ctx.Value(callKey{}).(*call)
+func (o *Observer) callOf(ctx context.Context) *call {
+	c, _ := ctx.Value(callKey{o}).(*call)
 	return c
 }
 
-func attemptOf(ctx context.Context) *attempt {
+func (o *Observer) attemptOf(ctx context.Context) *attempt {
+	a, _ := ctx.Value(attemptKey{o}).(*attempt)
+	return a
+}
+
+// innermost is the attempt that is about to be sent.
+func innermost(ctx context.Context) *attempt {
 	a, _ := ctx.Value(attemptKey{}).(*attempt)
 	return a
 }
@@ -59,7 +68,7 @@ func (c *call) attempt(ctx context.Context, number int, m method) *attempt {
 	if a.number != 0 {
 		a = &attempt{}
 	}
-	a.Context, a.number, a.method = ctx, number, m
+	a.Context, a.o, a.number, a.method = ctx, c.o, number, m
 	return a
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Observer makes traces and metrics. It is made by NewObserver, and may serve
 // several Transports. An Observer of the program's own that passes on to it what it
-// is told passes on contexts and Attach too, without which there are no metrics but
-// durations and transitions.
+// is told, or to several, passes on contexts and Attach too, without which there are no
+// metrics but durations and transitions.
 type Observer struct {
 	config Config
 	common []attribute.KeyValue // of all series
@@ -46,12 +46,12 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 		}
 		return
 	}
-	c := callOf(ctx)
+	c := o.callOf(ctx)
 	var h *host
-	if c != nil && c.o == o {
+	if c != nil {
 		h = c.host
 	} else {
-		c, h = nil, o.names.host(e.Host)
+		h = o.names.host(e.Host)
 	}
 	s := h.series
 	switch e.Kind {

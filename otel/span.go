@@ -23,8 +23,8 @@ func (o *Observer) startCall(ctx context.Context, s transport.Start) context.Con
 }
 
 func (o *Observer) startAttempt(ctx context.Context, s transport.Start) context.Context {
-	c := callOf(ctx)
-	if c == nil || c.o != o { // something between the Transport and us has lost it
+	c := o.callOf(ctx)
+	if c == nil { // something between the Transport and us has lost it
 		c = &call{o: o, host: o.names.host(s.Host), span: trace.SpanFromContext(ctx)}
 	}
 	a := c.attempt(ctx, s.Attempt, methodOf(s.Request))
@@ -71,7 +71,7 @@ func (o *Observer) clientSpan(h *host, a *attempt, req *http.Request) []trace.Sp
 }
 
 func (o *Observer) attemptEnded(ctx context.Context, h *host, e *transport.Event) {
-	a := attemptOf(ctx)
+	a := o.attemptOf(ctx)
 	if a == nil || o.config.NoAttemptSpans {
 		return
 	}

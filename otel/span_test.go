@@ -16,6 +16,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/watertight-go/watertight/otel"
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 	"github.com/watertight-go/watertight/transport/transporttest"
@@ -514,5 +515,33 @@ func TestAnAttemptWhoseCallWasLostIsOfItsOwnHost(t *testing.T) {
 	want := "internal resilience GET {attempts=1 outcome=success policy.name=outer.test:80}\n  client GET {http.response.status_code=200}\n"
 	if got := withoutTime(s.trace()); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// both passes on what it is told to two Observers.
+type both [2]*otel.Observer
+
+func (b both) Start(ctx context.Context, s transport.Start) context.Context {
+	return b[1].Start(b[0].Start(ctx, s), s)
+}
+
+func (b both) Observe(ctx context.Context, e transport.Event) {
+	b[0].Observe(ctx, e)
+	b[1].Observe(ctx, e)
+}
+
+// TestTwoObserversOfOneTransportHaveTheirOwnSpans: the contexts of one are within those
+// of the other, and both look for their own in them.
+func TestTwoObserversOfOneTransportHaveTheirOwnSpans(t *testing.T) {
+	one, two := newSignals(t, sdktrace.AlwaysSample()), newSignals(t, sdktrace.AlwaysSample())
+	tr := stack(both{one.observer(), two.observer()}, transporttest.NewBase(transporttest.Step{Status: 503}), bare())
+	if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*signals{one, two} {
+		s.mustEnd()
+		if trace := s.trace(); strings.Count(trace, "outcome=error") != 1 || strings.Count(trace, "status_code=503") != 1 {
+			t.Errorf("spans are\n%s", trace)
+		}
 	}
 }
