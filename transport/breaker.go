@@ -193,9 +193,9 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 // tellRefusal counts a call that the breaker refuses, and logs it.
 func (h *host) tellRefusal(ctx context.Context, refusal *Error, shadow bool) {
 	h.counts.refused(refusal.State)
-	if h.t.debugging() {
+	if h.t.debugging(ctx) {
 		h.t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", h.name), slog.String("layer", LayerBreaker),
-			slog.String("reason", refusal.State.String()), slog.Float64("retry_in", refusal.RetryIn.Seconds()), slog.Bool("shadow", shadow))
+			slog.String("reason", refusal.State.String()), seconds("retry_in_seconds", refusal.RetryIn), slog.Bool("shadow", shadow))
 	}
 }
 

@@ -119,7 +119,7 @@ func TestBreakerRefusalSaysWhy(t *testing.T) {
 			Timed: 4, Consecutive: 2, Threshold: 0.5, Last: "status 503"}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		want := "watertight: circuit breaker of dep.test:80 is open: 2 of 4 calls failed in 1s (limit 50 %), last: status 503; next probe in " +
+		want := "watertight: circuit breaker of dep.test:80 is open: 2 of 4 calls failed in the last 1s (limit 50 %), last: status 503; next probe in " +
 			(wait - time.Second).Round(time.Millisecond).String()
 		if e.Error() != want {
 			t.Errorf("%q, want %q", e, want)

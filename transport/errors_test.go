@@ -395,14 +395,14 @@ func TestErrorOfABaseThatIsAClientLosesItsURL(t *testing.T) {
 
 func TestErrorEvidenceIsAPhrase(t *testing.T) {
 	for want, e := range map[string]transport.Evidence{
-		"12 of 20 calls failed in 1m0s (limit 50 %), last: status 503": {Trigger: "failure_rate", Window: time.Minute, Calls: 20, Failures: 12, Threshold: 0.5, Last: "status 503"},
-		"12 of 20 calls failed (limit 50 %)":                           {Trigger: "failure_rate", Calls: 20, Failures: 12, Threshold: 0.5},
-		"10 of 20 calls slow in 2s (limit 50 %)":                       {Trigger: "slow_call_rate", Window: 2 * time.Second, Timed: 20, Slow: 10, Threshold: 0.5},
-		"5 failures in a row, last: read timeout":                      {Trigger: "consecutive_failures", Consecutive: 5, Last: "read timeout"},
-		"3 failures in 10s":                                            {Trigger: "failures_in_window", Window: 10 * time.Second, Failures: 3},
-		"a probe failed, last: reset":                                  {Trigger: "probe_failed", Last: "reset"},
-		"a probe was slow, last: slow call":                            {Trigger: "probe_slow", Last: "slow call"},
-		"forced":                                                       {Trigger: "forced"},
+		"12 of 20 calls failed in the last 1m0s (limit 50 %), last: status 503": {Trigger: "failure_rate", Window: time.Minute, Calls: 20, Failures: 12, Threshold: 0.5, Last: "status 503"},
+		"12 of 20 calls failed (limit 50 %)":                                    {Trigger: "failure_rate", Calls: 20, Failures: 12, Threshold: 0.5},
+		"10 of 20 calls took 2s or more in the last 2s (limit 50 %)":            {Trigger: "slow_call_rate", Window: 2 * time.Second, Timed: 20, Slow: 10, SlowCall: 2 * time.Second, Threshold: 0.5},
+		"5 failures in a row, last: read timeout":                               {Trigger: "consecutive_failures", Consecutive: 5, Last: "read timeout"},
+		"3 failures in the last 10s":                                            {Trigger: "failures_in_window", Window: 10 * time.Second, Failures: 3},
+		"a probe failed, last: reset":                                           {Trigger: "probe_failed", Last: "reset"},
+		"a probe was slow, last: slow call":                                     {Trigger: "probe_slow", Last: "slow call"},
+		"forced":                                                                {Trigger: "forced"},
 	} {
 		if got := e.String(); got != want {
 			t.Errorf("%q, want %q", got, want)

@@ -26,6 +26,7 @@ type Evidence struct {
 	Failures    int           // of those
 	Timed       int           // got headers, or passed SlowCall
 	Slow        int           // of those
+	SlowCall    time.Duration // the age at which a call is slow; zero: none is
 	Consecutive int           // failures in a row
 	Threshold   float64       // what was reached: a share or a count
 	Last        string        // what the last failure was: a status code or a kind of error
@@ -35,14 +36,14 @@ type Evidence struct {
 func (e *Evidence) String() string {
 	over := ""
 	if e.Window > 0 {
-		over = fmt.Sprintf(" in %v", e.Window)
+		over = fmt.Sprintf(" in the last %v", e.Window)
 	}
 	var s string
 	switch e.Trigger {
 	case "failure_rate":
 		s = fmt.Sprintf("%d of %d calls failed%s (limit %.0f %%)", e.Failures, e.Calls, over, e.Threshold*100)
 	case "slow_call_rate":
-		s = fmt.Sprintf("%d of %d calls slow%s (limit %.0f %%)", e.Slow, e.Timed, over, e.Threshold*100)
+		s = fmt.Sprintf("%d of %d calls took %v or more%s (limit %.0f %%)", e.Slow, e.Timed, e.SlowCall, over, e.Threshold*100)
 	case "consecutive_failures":
 		s = counted(e.Consecutive, "failure") + " in a row"
 	case "failures_in_window":
@@ -390,7 +391,7 @@ func (b *breaker) found(l *look, trigger string, threshold float64) Evidence {
 	return Evidence{
 		Trigger: trigger, Threshold: threshold, Window: l.span,
 		Calls: int(l.success + l.failure), Failures: int(l.failure),
-		Timed: int(l.timed), Slow: int(l.slow),
+		Timed: int(l.timed), Slow: int(l.slow), SlowCall: b.policy.SlowCall,
 		Consecutive: b.consecutive, Last: b.last,
 	}
 }

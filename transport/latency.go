@@ -9,7 +9,8 @@ import (
 
 // Latency is how long the attempts of the last minute or two have waited for their
 // peer: what SlowCall judges, without the caller's own pauses. The percentiles are
-// up to a quarter above the true ones.
+// up to a quarter above the true ones, and nothing above some two minutes is told
+// apart.
 type Latency struct {
 	Attempts      int64 // that got headers, or met a limit
 	P50, P95, P99 time.Duration

@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+type logKey struct{}
+
 const (
 	logPatience = 100 * time.Millisecond // how long a call waits for the Logger
 	debugEvery  = time.Second            // how often the Logger is asked whether it takes what is at debug
@@ -19,6 +21,7 @@ type logs struct {
 	to      *slog.Logger // nil: slog.Default()
 	blocked atomic.Bool  // a record is with the handler for longer than logPatience
 	lost    atomic.Int64 // records since
+	telling atomic.Bool  // that some were lost is about to be told
 	debug   atomic.Bool  // it takes what is at debug, when last asked
 	askAt   atomic.Int64 // when to ask again, on the clock
 }
@@ -26,8 +29,13 @@ type logs struct {
 func (l *logs) logger() *slog.Logger { return cmp.Or(l.to, slog.Default()) }
 
 // debugging reports whether records of what happens often are wanted. It does not ask
-// the handler for each of them, on whose lock a call could wait.
-func (t *Transport) debugging() bool {
+// the handler for each of them, on whose lock a call could wait. A handler's own calls
+// are not told of, or it would be given a record for each that it sends.
+func (t *Transport) debugging(ctx context.Context) bool {
+	return t.takesDebug() && ctx.Value(logKey{}) == nil
+}
+
+func (t *Transport) takesDebug() bool {
 	l := &t.logs
 	now, at := int64(t.now()), l.askAt.Load()
 	if now < at || !l.askAt.CompareAndSwap(at, int64(forever)) {
@@ -59,8 +67,15 @@ func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		defer func() { _ = recover() }()
-		l.logger().LogAttrs(ctx, level, msg, attrs...)
+		returned := false
+		defer func() {
+			_ = recover()
+			if !returned { // also when it has ended its goroutine
+				t.logFailed(ctx)
+			}
+		}()
+		l.logger().LogAttrs(context.WithValue(ctx, logKey{}, true), level, msg, attrs...)
+		returned = true
 	}()
 	patience := time.NewTimer(logPatience)
 	defer patience.Stop()
@@ -69,15 +84,37 @@ func (t *Transport) log(ctx context.Context, level slog.Level, msg string, attrs
 	case <-patience.C:
 		if l.blocked.CompareAndSwap(false, true) {
 			go t.unblock(done)
-			t.observe(ctx, Event{Kind: EventLogBlocked, Limit: logPatience})
+			t.observe(ctx, Event{Kind: EventLogBlocked, Reason: "blocked", Limit: logPatience})
 		}
 	}
 }
 
-// unblock waits for the handler, and then says what was lost.
+// logFailed tells, once, of a handler that panics.
+func (t *Transport) logFailed(ctx context.Context) {
+	if _, told := t.panics.LoadOrStore("Logger", true); !told {
+		t.observe(ctx, Event{Kind: EventLogBlocked, Reason: "panicked"})
+	}
+}
+
+// unblock waits for the handler, and then says what was lost: once a second at most,
+// since it may block again.
 func (t *Transport) unblock(done <-chan struct{}) {
 	<-done
-	t.logs.blocked.Store(false)
+	l := &t.logs
+	l.blocked.Store(false)
+	if l.lost.Load() == 0 || !l.telling.CompareAndSwap(false, true) {
+		return
+	}
+	t.tellLost()
+	time.AfterFunc(time.Second, func() {
+		l.telling.Store(false)
+		if l.lost.Load() > 0 && !l.blocked.Load() {
+			t.tellLost()
+		}
+	})
+}
+
+func (t *Transport) tellLost() {
 	if n := t.logs.lost.Swap(0); n > 0 {
 		t.log(context.Background(), slog.LevelWarn, "log records were lost while the log handler blocked", slog.Int64("lost", n))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/http"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -102,8 +103,8 @@ func TestLogOfRefusalsAndRetriesIsAtDebug(t *testing.T) {
 			}
 			for _, want := range []string{
 				"DEBUG call refused host=a.test:80 layer=bulkhead reason=full shadow=false",
-				"DEBUG retry host=a.test:80 attempt=1 reason=status delay=",
-				"DEBUG call refused host=a.test:80 layer=breaker reason=open retry_in=",
+				"DEBUG retry host=a.test:80 attempt=1 reason=status delay_seconds=",
+				"DEBUG call refused host=a.test:80 layer=breaker reason=open retry_in_seconds=",
 			} {
 				if strings.Contains(got, want) != (level == slog.LevelDebug) {
 					t.Errorf("at %v, %q in\n%s", level, want, got)
@@ -152,6 +153,58 @@ func (a asked) Enabled(context.Context, slog.Level) bool  { a(); return false }
 func (a asked) Handle(context.Context, slog.Record) error { return nil }
 func (a asked) WithAttrs([]slog.Attr) slog.Handler        { return a }
 func (a asked) WithGroup(string) slog.Handler             { return a }
+
+// A handler that sends its records through the Transport is not told of those calls.
+func TestLogThatCallsTheTransportDoesNotFeedItself(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var tr *transport.Transport
+		var records atomic.Int64
+		tr = tripping(slog.New(listenerLog(func(ctx context.Context, r slog.Record) {
+			if records.Add(1) > 1000 {
+				return
+			}
+			req, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://a.test", nil)
+			_, _ = tr.RoundTrip(req)
+		})), &transporttest.Recorder{})
+		for range 3 { // trips, and is refused
+			_ = hostCall(tr, "http://a.test")
+		}
+		time.Sleep(time.Minute)
+		if n := records.Load(); n != 3 {
+			t.Errorf("%d records, want one of the transition and one of each refusal", n)
+		}
+	})
+}
+
+func TestLogThatPanicsIsToldOfOnce(t *testing.T) {
+	for name, handle := range map[string]func(){"panic": func() { panic("no disk") }, "goexit": runtime.Goexit} {
+		t.Run(name, func(t *testing.T) {
+			seen := &transporttest.Recorder{}
+			tr := tripping(slog.New(listenerLog(func(context.Context, slog.Record) { handle() })), seen)
+			for _, host := range []string{"http://a.test", "http://b.test"} {
+				_ = hostCall(tr, host)
+			}
+			if e := seen.Events(transport.EventLogBlocked); len(e) != 1 || e[0].Reason != "panicked" {
+				t.Errorf("told of %+v", e)
+			}
+		})
+	}
+}
+
+func TestLogOfAPanicHoldsNoURL(t *testing.T) {
+	logs := &transporttest.Logs{}
+	tr := transport.Must(transport.New(transport.Config{
+		Base:   transporttest.NewBase(transporttest.Step{Status: 503}),
+		Logger: slog.New(logs),
+		Default: policy.Policy{Fallback: policy.Fallback{Degraded: func(r *http.Request, _ error) *http.Response {
+			panic("cannot serve " + r.URL.String())
+		}}},
+	}))
+	_ = hostCall(tr, "http://a.test/?sig=S3CRET")
+	if got := logs.String(); strings.Contains(got, "S3CRET") || !strings.Contains(got, "panic=") || !strings.Contains(got, "log_test.go:") {
+		t.Errorf("in the log:\n%s", got)
+	}
+}
 
 // leveled is a handler with a level.
 type leveled struct {

@@ -2,8 +2,12 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -80,8 +84,9 @@ const (
 	// EventOverflow: MaxHosts are in use; further hosts share one state without a
 	// breaker.
 	EventOverflow
-	// EventLogBlocked: Config.Logger has not returned from a record in time. Until
-	// it does, further ones are lost. Limit.
+	// EventLogBlocked: Config.Logger has not returned from a record in time (Reason
+	// blocked, Limit): until it does, further ones are lost. Or it has panicked
+	// (Reason panicked), of which only the first time is told.
 	EventLogBlocked
 )
 
@@ -129,9 +134,37 @@ func (t *Transport) survived(what string, panicked any) bool {
 	}
 	if _, told := t.panics.LoadOrStore(what, true); !told {
 		t.log(context.Background(), slog.LevelError, "panic in what was configured; further ones are not logged",
-			slog.String("in", what), slog.Any("panic", panicked))
+			slog.String("in", what), slog.String("panic", panicText(panicked)), slog.String("at", panicPlace()))
 	}
 	return true
+}
+
+// panicText is what may be told of a panic: its text, or its type where a URL is in
+// that.
+func panicText(v any) string {
+	if text := fmt.Sprint(v); !strings.Contains(text, "://") {
+		return text
+	}
+	return fmt.Sprintf("a %T that holds a URL", v)
+}
+
+// panicPlace is where the panic came from that is being recovered.
+func panicPlace() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs[:])])
+	panicking := false
+	for {
+		f, more := frames.Next()
+		switch {
+		case f.Function == "runtime.gopanic":
+			panicking = true
+		case panicking && !strings.HasPrefix(f.Function, "runtime."):
+			return f.File + ":" + strconv.Itoa(f.Line)
+		}
+		if !more {
+			return ""
+		}
+	}
 }
 
 // survive calls a function of the caller's on a goroutine of ours, where its panic would

@@ -501,12 +501,12 @@ func TestLogTellsTransitionsWithTheirEvidence(t *testing.T) {
 		for _, r := range logs.Records() {
 			attrs := map[string]string{}
 			r.Attrs(func(a slog.Attr) bool { attrs[a.Key] = a.Value.String(); return true })
-			got = append(got, fmt.Sprint(r.Level, " ", r.Message, " ", attrs["host"], " ", attrs["previous_state"], ">", attrs["state"], " ", attrs["reason"], ": ", attrs["evidence"], " ", attrs["open_for"] != ""))
+			got = append(got, fmt.Sprint(r.Level, " ", r.Message, " ", attrs["host"], " ", attrs["previous_state"], ">", attrs["state"], " ", attrs["reason"], ": ", attrs["evidence"], " ", attrs["open_for_seconds"] != ""))
 		}
 		want := []string{
 			"WARN circuit breaker state changed a.test:80 closed>open consecutive_failures: 2 failures in a row, last: status 503 true",
-			"INFO circuit breaker state changed a.test:80 open>half_open wait_over: wait_over false",
-			"INFO circuit breaker state changed a.test:80 half_open>closed probes_succeeded: probes_succeeded false",
+			"INFO circuit breaker state changed a.test:80 open>half_open wait_over:  false",
+			"INFO circuit breaker state changed a.test:80 half_open>closed probes_succeeded:  false",
 		}
 		if !slices.Equal(got, want) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -59,14 +59,19 @@ func (b *breaker) deliverOne() bool {
 // tell reports a transition.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
 	b.h.t.history.add(HostTransition{Scheme: b.h.key.scheme, Host: b.h.name, Shadow: b.policy.Shadow, Transition: *t})
-	b.log(ctx, t)
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
+	b.log(ctx, t) // last: a handler may take its time
+}
+
+// seconds is a duration in a log, to the millisecond.
+func seconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
 }
 
 func (b *breaker) log(ctx context.Context, t *Transition) {
 	level := slog.LevelInfo
-	if t.To == Open || t.To == ForcedOpen {
+	if t.To == Open || t.To == ForcedOpen || t.To == ForcedClosed { // in which nothing protects
 		level = slog.LevelWarn
 	}
 	attrs := []slog.Attr{
@@ -74,10 +79,12 @@ func (b *breaker) log(ctx context.Context, t *Transition) {
 		slog.String("previous_state", t.From.String()),
 		slog.String("state", t.To.String()),
 		slog.String("reason", t.Evidence.Trigger),
-		slog.String("evidence", t.Evidence.String()),
+	}
+	if why := t.Evidence.String(); why != t.Evidence.Trigger {
+		attrs = append(attrs, slog.String("evidence", why))
 	}
 	if !t.Until.IsZero() {
-		attrs = append(attrs, slog.Float64("open_for", t.Until.Sub(t.At).Seconds()))
+		attrs = append(attrs, seconds("open_for_seconds", t.Until.Sub(t.At)))
 	}
 	if b.policy.Shadow {
 		attrs = append(attrs, slog.Bool("shadow", true))

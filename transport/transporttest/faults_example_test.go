@@ -44,6 +44,6 @@ func ExampleFaults() {
 	faults.Clear() // the outage is over: watch the breaker close
 
 	// Output:
-	// call 21 is refused: 13 of 20 calls failed in 2s (limit 50 %), last: status 503
+	// call 21 is refused: 13 of 20 calls failed in the last 2s (limit 50 %), last: status 503
 	// injected: {Requests:20 Hits:[11 2 1]}
 }
