@@ -12,10 +12,10 @@ import (
 )
 
 // Attach makes the Observer look at a Transport whenever metrics are collected,
-// until the function it returns is called. transport.New and Close do both. The last
-// counts, as those of hosts that the Transport has dropped, are told by the next
-// collection, and by those of the two minutes after it: a reader that collects more
-// rarely than that, beside another one, may miss them.
+// until the function it returns is called. transport.New and Close do both. What it
+// looks like goes away with it, and of a host with the host; what was counted is told
+// for as long as the provider lives. A counter that paused would be counted twice by a
+// reader of deltas once it came back.
 func (o *Observer) Attach(t *transport.Transport) (detach func()) {
 	m := &o.meters
 	m.mu.Lock()
@@ -29,27 +29,17 @@ func (o *Observer) Attach(t *transport.Transport) (detach func()) {
 	}
 }
 
-// register makes the provider call collect where there is something to collect.
+// register makes the provider call collect, for ever, where there is something to
+// collect.
 func (m *meters) register() {
 	m.registering.Lock()
 	defer m.registering.Unlock()
-	if len(m.observables) == 0 || m.callback != nil || len(m.attached()) == 0 {
+	if len(m.observables) == 0 || m.registered {
 		return
 	}
-	m.callback = asked[metric.Registration]("RegisterCallback", nil, func() (metric.Registration, error) {
+	m.registered = nil != asked[metric.Registration]("RegisterCallback", nil, func() (metric.Registration, error) {
 		return m.meter.RegisterCallback(m.collect, m.observables...)
 	})
-}
-
-// unregister takes back what register did, once there is nothing left.
-func (m *meters) unregister() {
-	m.registering.Lock()
-	defer m.registering.Unlock()
-	if m.callback == nil || len(m.attached()) > 0 {
-		return
-	}
-	asked("Unregister", struct{}{}, func() (struct{}, error) { return struct{}{}, m.callback.Unregister() })
-	m.callback = nil
 }
 
 func (m *meters) attached() []*transport.Transport {
@@ -66,10 +56,9 @@ func (m *meters) collect(_ context.Context, to metric.Observer) (err error) {
 			err = fmt.Errorf("watertight/otel: panic in a collection: %v", p)
 		}
 	}()
-	attached := m.attached()
 	looks := map[*series]*look{}
 	var found []*host
-	for _, t := range attached {
+	for _, t := range m.attached() {
 		all := t.Snapshot()
 		for i := range all {
 			h := m.o.names.host(all[i].Host)
@@ -82,15 +71,11 @@ func (m *meters) collect(_ context.Context, to metric.Observer) (err error) {
 			l.add(&all[i])
 		}
 	}
-	live := m.o.names.collect(found)
-	for _, s := range live {
+	for _, s := range m.o.names.collect(found) {
 		m.counts(to, s)
 		if l := looks[s]; l != nil {
 			m.looks(to, s, l)
 		}
-	}
-	if len(attached) == 0 && len(live) == 0 {
-		go m.unregister() // it waits for the collection
 	}
 	return nil
 }

@@ -85,17 +85,7 @@ type registering struct {
 
 func (r *registering) RegisterCallback(f metric.Callback, _ ...metric.Observable) (metric.Registration, error) {
 	r.of.registered = f
-	return registration{of: r.of}, nil
-}
-
-type registration struct {
-	mnoop.Registration
-	of *callbacks
-}
-
-func (r registration) Unregister() error {
-	r.of.registered = nil
-	return nil
+	return mnoop.Registration{}, nil
 }
 
 // TestACollectionOverAThousandHostsMakesLittle counts the allocations of our part,

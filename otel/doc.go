@@ -29,9 +29,10 @@
 // has the table. Attempts are told by http.client.request.duration too, as the
 // semantic conventions have it.
 //
-// Decisions are counted where they are taken, by atomics that a collection reads; the
-// states of breakers, permits and budgets are looked at when they are collected, and
-// those of a host that the Transport has dropped go away. What layers in shadow mode
+// Decisions are counted where they are taken, by atomics that a collection reads, for as
+// long as the provider lives, which keeps the Observer: a program makes one, not one for
+// each call. The states of breakers, permits and budgets are looked at when they are
+// collected, and those of a host that the Transport has dropped go away. What layers in shadow mode
 // would have done is apart, with resilience.shadow = true: alerts leave it out.
 //
 // Series are bounded: policy names by [Config.MaxPolicyNames], which has the budget for

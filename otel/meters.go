@@ -26,8 +26,8 @@ type meters struct {
 
 	observables []metric.Observable // those that the provider made
 
-	registering sync.Mutex // guards callback, and is held while the provider is at it
-	callback    metric.Registration
+	registering sync.Mutex // guards registered, and is held while the provider is at it
+	registered  bool
 
 	mu         sync.Mutex // guards transports
 	transports map[*transport.Transport]bool

@@ -3,6 +3,8 @@ package otel
 import (
 	"fmt"
 	"hash/maphash"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -92,8 +94,7 @@ func (n *names) insert(name, policy string, s *shard) (_ *host, born *series, ot
 		born = of
 	}
 	h := newHost(name, of)
-	of.presence = presence{found: n.collection}
-	h.presence = of.presence
+	h.presence.found = n.collection
 	if s.m == nil || len(s.m) >= mostHosts/len(n.shards) {
 		s.m = map[string]*host{}
 	}
@@ -101,20 +102,18 @@ func (n *names) insert(name, policy string, s *shard) (_ *host, born *series, ot
 	return h, born, other
 }
 
-// grace is how long the last counts are told: to readers as rare as this, whatever
-// other readers do.
+// grace is how long a host is known that collections do not find: one that has looked
+// at the Transports before there was such a host may take this long.
 const grace = 2 * time.Minute
 
-// presence is whether collections find a host, or a host of a series. It is guarded by
-// names.mu.
+// presence is whether collections find a host. It is guarded by names.mu.
 type presence struct {
 	found  int       // the last collection that did
 	missed time.Time // the first one since that did not
 }
 
 // gone reports whether a collection, which may be over before earlier ones are, and
-// all others for grace have not found it. Time counts from a collection that could
-// tell the last counts, however long after the one before.
+// all others for grace have not found it.
 func (p *presence) gone(collection int, now time.Time) bool {
 	switch {
 	case p.found == collection:
@@ -128,14 +127,14 @@ func (p *presence) gone(collection int, now time.Time) bool {
 }
 
 // collect begins a collection that has found some hosts. It forgets those that are
-// gone, and returns the series of the rest.
-func (n *names) collect(found []*host) (live []*series) {
+// gone, and returns all series.
+func (n *names) collect(found []*host) []*series {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.collection++
 	now := time.Now()
 	for _, h := range found {
-		h.presence.found, h.series.presence.found = n.collection, n.collection
+		h.presence.found = n.collection
 	}
 	for i := range n.shards {
 		s := &n.shards[i]
@@ -147,10 +146,5 @@ func (n *names) collect(found []*host) (live []*series) {
 			}
 		}
 	}
-	for _, s := range n.series {
-		if !s.presence.gone(n.collection, now) {
-			live = append(live, s)
-		}
-	}
-	return live
+	return slices.Collect(maps.Values(n.series))
 }

@@ -14,12 +14,11 @@ import (
 
 // series are the figures of one policy name.
 type series struct {
-	attrs    []attribute.KeyValue                 // of all
-	counts   []atomic.Int64                       // by cell
-	start    [len(states)][]trace.SpanStartOption // of calls, by the breaker's state
-	record   []metric.RecordOption                // of what has no attributes but attrs
-	ended    [len(outcomes)][]metric.RecordOption // of calls, by outcome
-	presence presence
+	attrs  []attribute.KeyValue                 // of all
+	counts []atomic.Int64                       // by cell
+	start  [len(states)][]trace.SpanStartOption // of calls, by the breaker's state
+	record []metric.RecordOption                // of what has no attributes but attrs
+	ended  [len(outcomes)][]metric.RecordOption // of calls, by outcome
 
 	mu     sync.RWMutex                     // guards failed
 	failed map[endKey][]metric.RecordOption // of calls that failed
