@@ -122,20 +122,22 @@ func (panicsToo) Record(context.Context, float64, ...metric.RecordOption) { pani
 func (panicsToo) Enabled(context.Context) bool                            { return true }
 
 func TestBrokenInstrumentsTakeNothingElseDown(t *testing.T) {
-	for _, how := range []string{"errors", "nil", "panics", "used"} {
-		said := handle(t)
-		s := newSignals(t, sdktrace.AlwaysSample())
-		mustWork(t, how, otel.Config{TracerProvider: s.tracers, MeterProvider: &meters{how: how}})
-		s.mustEnd()
-		if trace := s.trace(); strings.Count(trace, "internal") != 4 || strings.Count(trace, "client") != 4 ||
-			!strings.Contains(trace, "outcome=rejected") || !strings.Contains(trace, "circuit_breaker.transition") || !strings.Contains(trace, "link to") {
-			t.Errorf("%s: spans are\n%s", how, trace)
+	synctest.Test(t, func(t *testing.T) {
+		for _, how := range []string{"errors", "nil", "panics", "used"} {
+			said := handle(t)
+			s := newSignals(t, sdktrace.AlwaysSample())
+			mustWork(t, how, otel.Config{TracerProvider: s.tracers, MeterProvider: &meters{how: how}})
+			s.mustEnd()
+			if trace := s.trace(); strings.Count(trace, "internal") != 4 || strings.Count(trace, "client") != 4 ||
+				!strings.Contains(trace, "outcome=rejected") || !strings.Contains(trace, "circuit_breaker.transition") || !strings.Contains(trace, "link to") {
+				t.Errorf("%s: spans are\n%s", how, trace)
+			}
+			switch errs := said.all(); {
+			case how == "nil" && len(errs) > 0, how == "used" && len(errs) != 1, how == "errors" && (len(errs) != 23 || !strings.Contains(errs[0], "broken")), how == "panics" && len(errs) != 23:
+				t.Errorf("%s: said %d: %q", how, len(errs), errs)
+			}
 		}
-		switch errs := said.all(); {
-		case how == "nil" && len(errs) > 0, how == "used" && len(errs) != 1, how == "errors" && (len(errs) != 23 || !strings.Contains(errs[0], "broken")), how == "panics" && len(errs) != 23:
-			t.Errorf("%s: said %d: %q", how, len(errs), errs)
-		}
-	}
+	})
 }
 
 // tracers is a provider of a broken tracer.
@@ -156,28 +158,30 @@ func (f tracerFunc) Start(ctx context.Context, _ string, _ ...trace.SpanStartOpt
 }
 
 func TestBrokenTracersTakeNoMetricsDown(t *testing.T) {
-	for name, tracer := range map[string]trace.Tracer{
-		"nil":    nil,
-		"panics": tracerFunc{start: func(context.Context) (context.Context, trace.Span) { panic("start") }},
-		"none":   tracerFunc{start: func(context.Context) (context.Context, trace.Span) { return nil, nil }},
-	} {
-		said := handle(t)
-		s := newSignals(t, sdktrace.AlwaysSample())
-		c := otel.Config{TracerProvider: tracers{tracer: tracer}, MeterProvider: s.meters}
-		mustWork(t, name, c)
-		got := s.collect()
-		for metric, want := range map[string]string{
-			"resilience.attempts":                      "{attempt.kind=initial attempt.result=error} 3\n{attempt.kind=retry attempt.result=success} 1",
-			"resilience.circuit_breaker.not_permitted": "{circuit_breaker.state=open} 1",
+	synctest.Test(t, func(t *testing.T) {
+		for name, tracer := range map[string]trace.Tracer{
+			"nil":    nil,
+			"panics": tracerFunc{start: func(context.Context) (context.Context, trace.Span) { panic("start") }},
+			"none":   tracerFunc{start: func(context.Context) (context.Context, trace.Span) { return nil, nil }},
 		} {
-			if v := values(got[metric]); v != want {
-				t.Errorf("%s: %s: got %s, want %s", name, metric, v, want)
+			said := handle(t)
+			s := newSignals(t, sdktrace.AlwaysSample())
+			c := otel.Config{TracerProvider: tracers{tracer: tracer}, MeterProvider: s.meters}
+			mustWork(t, name, c)
+			got := s.collect()
+			for metric, want := range map[string]string{
+				"resilience.attempts":                      "{attempt.kind=initial attempt.result=error} 3\n{attempt.kind=retry attempt.result=success} 1",
+				"resilience.circuit_breaker.not_permitted": "{circuit_breaker.state=open} 1",
+			} {
+				if v := values(got[metric]); v != want {
+					t.Errorf("%s: %s: got %s, want %s", name, metric, v, want)
+				}
+			}
+			if n := len(said.all()); name == "panics" && n != 1 || name != "panics" && n != 0 {
+				t.Errorf("%s: said %q", name, said.all())
 			}
 		}
-		if n := len(said.all()); name == "panics" && n != 1 || name != "panics" && n != 0 {
-			t.Errorf("%s: said %q", name, said.all())
-		}
-	}
+	})
 }
 
 // propagator is one that panics.
@@ -186,40 +190,46 @@ type propagator struct{ propagation.TraceContext }
 func (propagator) Inject(context.Context, propagation.TextMapCarrier) { panic("inject") }
 
 func TestAPropagatorThatPanicsLeavesSpansAsTheyAre(t *testing.T) {
-	said := handle(t)
-	s := newSignals(t, sdktrace.AlwaysSample())
-	mustWork(t, "propagator", otel.Config{TracerProvider: s.tracers, MeterProvider: s.meters, Propagator: propagator{}})
-	s.mustEnd()
-	if trace := s.trace(); strings.Count(trace, "client") != 4 {
-		t.Errorf("spans are\n%s", trace)
-	}
-	if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "Propagator.Inject") {
-		t.Errorf("said %q, want one word on the propagator", errs)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		said := handle(t)
+		s := newSignals(t, sdktrace.AlwaysSample())
+		mustWork(t, "propagator", otel.Config{TracerProvider: s.tracers, MeterProvider: s.meters, Propagator: propagator{}})
+		s.mustEnd()
+		if trace := s.trace(); strings.Count(trace, "client") != 4 {
+			t.Errorf("spans are\n%s", trace)
+		}
+		if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "Propagator.Inject") {
+			t.Errorf("said %q, want one word on the propagator", errs)
+		}
+	})
 }
 
 func TestAHostWithoutAPolicyNameHasItsOwn(t *testing.T) {
-	for name, f := range map[string]func(string) string{
-		"panics": func(string) string { panic("name") },
-		"none":   func(string) string { return "" },
-	} {
-		said := handle(t)
-		s := newSignals(t, sdktrace.AlwaysSample())
-		mustWork(t, name, otel.Config{TracerProvider: s.tracers, MeterProvider: s.meters, PolicyName: f})
-		s.mustEnd()
-		if names := policyNames(s.collect()["resilience.attempts"]); len(names) != 1 || names[0] != "a.test:80" {
-			t.Errorf("%s: names are %v", name, names)
+	synctest.Test(t, func(t *testing.T) {
+		for name, f := range map[string]func(string) string{
+			"panics": func(string) string { panic("name") },
+			"none":   func(string) string { return "" },
+		} {
+			said := handle(t)
+			s := newSignals(t, sdktrace.AlwaysSample())
+			mustWork(t, name, otel.Config{TracerProvider: s.tracers, MeterProvider: s.meters, PolicyName: f})
+			s.mustEnd()
+			if names := policyNames(s.collect()["resilience.attempts"]); len(names) != 1 || names[0] != "a.test:80" {
+				t.Errorf("%s: names are %v", name, names)
+			}
+			if n := len(said.all()); name == "panics" && n != 1 || name == "none" && n != 0 {
+				t.Errorf("%s: said %q", name, said.all())
+			}
 		}
-		if n := len(said.all()); name == "panics" && n != 1 || name == "none" && n != 0 {
-			t.Errorf("%s: said %q", name, said.all())
-		}
-	}
+	})
 }
 
 func TestAnErrorHandlerThatPanicsIsSurvived(t *testing.T) {
-	handle(t)
-	api.SetErrorHandler(api.ErrorHandlerFunc(func(error) { panic("handler") }))
-	mustWork(t, "handler", otel.Config{MeterProvider: &meters{how: "errors"}, PolicyName: func(string) string { panic("name") }})
+	synctest.Test(t, func(t *testing.T) {
+		handle(t)
+		api.SetErrorHandler(api.ErrorHandlerFunc(func(error) { panic("handler") }))
+		mustWork(t, "handler", otel.Config{MeterProvider: &meters{how: "errors"}, PolicyName: func(string) string { panic("name") }})
+	})
 }
 
 func TestCallsGoOnWhenProvidersAreShutDown(t *testing.T) {
@@ -325,26 +335,49 @@ func TestMemoryIsBoundedWhereNothingCollects(t *testing.T) {
 }
 
 func TestAnOverflowOfHostsIsSaidOnce(t *testing.T) {
-	said := handle(t)
-	s := newSignals(t, sdktrace.AlwaysSample())
-	o := s.observer()
-	for range 2 {
-		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Body: "held"}), Default: bare(), MaxHosts: 1,
-			Observer: o, Logger: slog.New(slog.DiscardHandler)}))
-		held, err := tr.RoundTrip(request("GET", "http://a.test/"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, url := range []string{"http://b.test/", "http://c.test/"} {
-			if _, err := call(tr, request("GET", url)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		said := handle(t)
+		s := newSignals(t, sdktrace.AlwaysSample())
+		o := s.observer()
+		for range 2 {
+			tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Body: "held"}), Default: bare(), MaxHosts: 1,
+				Observer: o, Logger: slog.New(slog.DiscardHandler)}))
+			held, err := tr.RoundTrip(request("GET", "http://a.test/"))
+			if err != nil {
 				t.Fatal(err)
 			}
+			for _, url := range []string{"http://b.test/", "http://c.test/"} {
+				if _, err := call(tr, request("GET", url)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_ = held.Body.Close()
 		}
-		_ = held.Body.Close()
-	}
-	if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "MaxHosts") {
-		t.Errorf("said %q, want one word on it", errs)
-	}
+		if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "MaxHosts") {
+			t.Errorf("said %q, want one word on it", errs)
+		}
+	})
+}
+
+// TestCallsDoNotWaitForTheHandlerOfErrors: it may never return.
+func TestCallsDoNotWaitForTheHandlerOfErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		handle(t)
+		release := make(chan struct{})
+		defer close(release)
+		api.SetErrorHandler(api.ErrorHandlerFunc(func(error) { <-release }))
+		s := newSignals(t, sdktrace.AlwaysSample())
+		o := s.observer(func(c *otel.Config) { c.MaxPolicyNames, c.Propagator = 1, propagator{} })
+		tr := transport.Must(transport.New(transport.Config{Base: transporttest.NewBase(transporttest.Step{Body: "held"}), Default: bare(), MaxHosts: 2,
+			Observer: o, Logger: slog.New(slog.DiscardHandler)}))
+		for _, url := range []string{"http://a.test/", "http://b.test/", "http://c.test/"} { // a name too many, and a host
+			held, err := tr.RoundTrip(request("GET", url))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = held.Body.Close() }()
+		}
+	})
 }
 
 // TestALogThatBlocksIsSaidOnce also where the program's handler of errors blocks, as

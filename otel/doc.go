@@ -44,7 +44,7 @@
 //
 // Calls wait for no exporter but one that the program has made part of ending a span.
 // What a provider, a Propagator or a PolicyName does in place of its duty is reported
-// to otel.Handle, once, and costs its own signal alone. So is, once, that hosts share a
+// to otel.Handle, once and on a goroutine of its own, and costs its own signal alone. So is, once, that hosts share a
 // state for want of MaxHosts, and that the Transport's Logger blocks.
 //
 // # Together with otelhttp

@@ -237,10 +237,9 @@ func (o *Observer) blind(c *call, e *transport.Event) {
 	}
 }
 
-// logBlocked does not wait: the program's handler of errors may write to what its
-// Logger is blocked by.
 func (o *Observer) logBlocked(e *transport.Event) {
+	limit := e.Limit
 	o.once("log blocked", func() {
-		go handle(fmt.Errorf("transport.Config.Logger has not returned within %v: log records are lost until it does; further times are not reported", e.Limit))
+		handle(fmt.Errorf("transport.Config.Logger has not returned within %v: log records are lost until it does; further times are not reported", limit))
 	})
 }

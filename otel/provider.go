@@ -30,10 +30,11 @@ func (o *Observer) survived(what string, panicked any) {
 	})
 }
 
-// once reports something for the first time.
+// once reports something for the first time, and does not wait: the program's handler
+// of errors may write to what nobody reads, such as the pipe its Logger is blocked by.
 func (o *Observer) once(what string, report func()) {
 	if _, told := o.told.LoadOrStore(what, true); !told {
-		report()
+		go report()
 	}
 }
 
