@@ -100,7 +100,7 @@ func NewObserver(c Config) (*Observer, error) {
 		o.redact = newRedaction(secretNames, secretEnds)
 	}
 	if c.ClientName != "" {
-		o.common = []attribute.KeyValue{attribute.String("resilience.client.name", c.ClientName)}
+		o.common = []attribute.KeyValue{attribute.String("resilience.client.name", valid(c.ClientName))}
 	}
 	o.names.init(o)
 	o.meters.init(o, meterOf(c.MeterProvider))

@@ -64,4 +64,8 @@
 // that they are credentials ([Config.RedactQuery] has the rule, and replaces the list);
 // the fragment is left out. Its path is recorded, and so are the values of all other
 // parameters. No headers and no texts of errors are in any signal.
+//
+// Of url.full there are the first 2 KiB, and of a method that is not registered 64
+// bytes. What is no UTF-8 is percent-encoded there, and U+FFFD elsewhere: one such
+// byte can cost an exporter all that it sends with it.
 package otel

@@ -48,7 +48,7 @@ func newHost(name string, s *series) *host {
 	if err != nil { // the state that many hosts share
 		address = name
 	}
-	h.address = []attribute.KeyValue{attribute.String("server.address", address)}
+	h.address = []attribute.KeyValue{attribute.String("server.address", valid(address))}
 	if p, err := strconv.Atoi(port); err == nil {
 		h.address = append(h.address, attribute.Int("server.port", p))
 	}

@@ -47,7 +47,7 @@ func (n *names) host(name string) *host {
 }
 
 func (n *names) add(name string, s *shard) *host {
-	policy := n.policy(name) // without a lock: it is the owner's
+	policy := valid(n.policy(name)) // without a lock: it is the owner's
 	h, series, other := n.insert(name, policy, s)
 	if series != nil {
 		n.o.meters.born(series)

@@ -59,10 +59,10 @@ func (o *Observer) clientSpan(h *host, a *attempt, req *http.Request) []trace.Sp
 	}{}
 	attrs := append(s.attrs[:0], attribute.String("http.request.method", methods[a.method].name))
 	if a.method == 0 {
-		attrs = append(attrs, attribute.String("http.request.method_original", req.Method))
+		attrs = append(attrs, attribute.String("http.request.method_original", shortened(valid(req.Method), mostMethod)))
 	}
 	attrs = append(attrs, h.address...)
-	attrs = append(attrs, attribute.String("url.full", o.fullURL(req.URL)))
+	attrs = append(attrs, attribute.String("url.full", validURL(o.fullURL(req.URL))))
 	if a.number > 1 {
 		attrs = append(attrs, attribute.Int("http.request.resend_count", a.number-1))
 	}
