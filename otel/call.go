@@ -13,6 +13,7 @@ type call struct {
 	o     *Observer
 	host  *host
 	span  trace.Span
+	again string  // why the next attempt is made, if it is
 	first attempt // saves an allocation
 }
 

@@ -44,7 +44,7 @@ var families, cells = layout([]family{
 		labels: [2]label{{"resilience.bulkhead.reason", []string{"unreachable", "idle"}}}},
 	familyAttempts: {name: "resilience.attempts", unit: "{attempt}", about: "Attempts on the wire.",
 		labels: [2]label{{"resilience.attempt.kind", []string{"initial", "retry"}}, {"resilience.attempt.result", []string{"success", "error", "cancelled"}}}},
-	familyRetries: {name: "resilience.retries", unit: "{retry}", about: "Retries by what they repeat.", shadow: true,
+	familyRetries: {name: "resilience.retries", unit: "{retry}", about: "Retries on the wire, by what they repeat.", shadow: true,
 		labels: [2]label{{"resilience.retry.reason", []string{"connection", "timeout", "status"}}}},
 	familySuppressed: {name: "resilience.retry.suppressed", unit: "{retry}", about: "Retries that were not made.", shadow: true,
 		labels: [2]label{{"resilience.retry.reason", []string{"budget", "max_attempts", "not_idempotent", "body_not_replayable", "deadline", "breaker_open", "bulkhead_full", "retry_after"}}}},

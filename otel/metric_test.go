@@ -295,6 +295,28 @@ func TestRetriesAndTheirBudgetAreCounted(t *testing.T) {
 	})
 }
 
+// TestOnlyRetriesThatAreMadeAreCounted: while one waits its caller may leave, or the
+// breaker open.
+func TestOnlyRetriesThatAreMadeAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSignals(t, sdktrace.NeverSample())
+		p := bare()
+		p.Retry = policy.Retry{MaxAttempts: 2, Statuses: []int{503}, Base: 10 * time.Second, Max: 10 * time.Second}
+		p.Breaker = policy.Breaker{ConsecutiveFailures: 100, OpenFor: time.Hour}
+		tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Status: 503}), p)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		time.AfterFunc(time.Second, cancel)
+		_, _ = call(tr, request("GET", "http://a.test/").WithContext(ctx))
+		time.AfterFunc(time.Second, tr.Host("a.test").ForceOpen)
+		_, _ = call(tr, request("GET", "http://a.test/"))
+		s.mustCount(map[string]string{
+			"resilience.attempts":         "{attempt.kind=initial attempt.result=error} 2",
+			"resilience.retries":          "",
+			"resilience.retry.suppressed": "{retry.reason=breaker_open} 1",
+		})
+	})
+}
+
 func TestFallbacksAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSignals(t, sdktrace.AlwaysSample())

@@ -70,8 +70,7 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 	case transport.EventTimeout:
 		s.count(familyTimeouts, e.Shadow, phaseOf(e.Phase), "")
 	case transport.EventRetry:
-		s.count(familyRetries, e.Shadow, e.Reason, "")
-		o.retry(c, &e)
+		o.retry(c, s, &e)
 	case transport.EventRetrySuppressed:
 		s.count(familySuppressed, e.Shadow, e.Reason, "")
 	case transport.EventFallback:
@@ -209,8 +208,15 @@ func tripperOf(c *call, t *transport.Transition) *trace.SpanContext {
 	return &sc
 }
 
-func (o *Observer) retry(c *call, e *transport.Event) {
-	if c != nil && !e.Shadow && c.span.IsRecording() {
+// retry tells of one that is about to wait, after which it may not be made: it is
+// counted when its attempt starts.
+func (o *Observer) retry(c *call, s *series, e *transport.Event) {
+	if c == nil || e.Shadow { // nothing else will tell of it
+		s.count(familyRetries, e.Shadow, e.Reason, "")
+		return
+	}
+	c.again = e.Reason
+	if c.span.IsRecording() {
 		addEvent(c.span, "resilience.retry",
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))

@@ -27,6 +27,9 @@ func (o *Observer) startAttempt(ctx context.Context, s transport.Start) context.
 	if c == nil { // something between the Transport and us has lost it
 		c = &call{o: o, host: o.names.host(s.Host), span: trace.SpanFromContext(ctx)}
 	}
+	if s.Attempt > 1 {
+		c.host.series.count(familyRetries, false, c.again, "")
+	}
 	a := c.attempt(ctx, s.Attempt, methodOf(s.Request))
 	if o.config.NoAttemptSpans {
 		return a
