@@ -60,7 +60,7 @@ func mustWork(t *testing.T, what string, c otel.Config) *otel.Observer {
 // meters is a provider that makes broken instruments.
 type meters struct {
 	mnoop.MeterProvider
-	how string // errors, nil, panics, used (which panics then)
+	how string // errors, nil, panics, used, asked (which panic then)
 }
 
 func (m *meters) Meter(string, ...metric.MeterOption) metric.Meter { return &meter{of: m} }
@@ -79,7 +79,7 @@ func broken[T any](m *meters, works T) (none T, err error) {
 		return none, errBroken
 	case "panics":
 		panic("instrument")
-	case "used":
+	case "used", "asked":
 		return works, nil
 	}
 	return none, nil
@@ -104,7 +104,7 @@ func (m *meter) Int64Counter(string, ...metric.Int64CounterOption) (metric.Int64
 	return broken[metric.Int64Counter](m.of, panics{})
 }
 func (m *meter) Float64Histogram(string, ...metric.Float64HistogramOption) (metric.Float64Histogram, error) {
-	return broken[metric.Float64Histogram](m.of, panicsToo{})
+	return broken[metric.Float64Histogram](m.of, panicsToo{asked: m.of.how == "asked"})
 }
 func (m *meter) RegisterCallback(metric.Callback, ...metric.Observable) (metric.Registration, error) {
 	return broken[metric.Registration](m.of, mnoop.Registration{})
@@ -116,24 +116,32 @@ type panics struct{ mnoop.Int64Counter }
 func (panics) Add(context.Context, int64, ...metric.AddOption) { panic("add") }
 func (panics) Enabled(context.Context) bool                    { panic("enabled") }
 
-type panicsToo struct{ mnoop.Float64Histogram }
+type panicsToo struct {
+	mnoop.Float64Histogram
+	asked bool
+}
 
 func (panicsToo) Record(context.Context, float64, ...metric.RecordOption) { panic("record") }
-func (panicsToo) Enabled(context.Context) bool                            { return true }
+func (p panicsToo) Enabled(context.Context) bool {
+	if p.asked {
+		panic("enabled")
+	}
+	return true
+}
 
 func TestBrokenInstrumentsTakeNothingElseDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, how := range []string{"errors", "nil", "panics", "used"} {
+		for _, how := range []string{"errors", "nil", "panics", "used", "asked"} {
 			said := handle(t)
 			s := newSignals(t, sdktrace.AlwaysSample())
 			mustWork(t, how, otel.Config{TracerProvider: s.tracers, MeterProvider: &meters{how: how}})
 			s.mustEnd()
 			if trace := s.trace(); strings.Count(trace, "internal") != 4 || strings.Count(trace, "client") != 4 ||
-				!strings.Contains(trace, "outcome=rejected") || !strings.Contains(trace, "circuit_breaker.transition") || !strings.Contains(trace, "link to") {
+				strings.Count(trace, "status_code=500") != 2 || strings.Contains(trace, "exception") || !strings.Contains(trace, "outcome=rejected") || !strings.Contains(trace, "circuit_breaker.transition") || !strings.Contains(trace, "link to") {
 				t.Errorf("%s: spans are\n%s", how, trace)
 			}
 			switch errs := said.all(); {
-			case how == "nil" && len(errs) > 0, how == "used" && len(errs) != 1, how == "errors" && (len(errs) != 23 || !strings.Contains(errs[0], "broken")), how == "panics" && len(errs) != 23:
+			case how == "nil" && len(errs) > 0, (how == "used" || how == "asked") && len(errs) != 3, how == "errors" && (len(errs) != 23 || !strings.Contains(errs[0], "broken")), how == "panics" && len(errs) != 23:
 				t.Errorf("%s: said %d: %q", how, len(errs), errs)
 			}
 		}

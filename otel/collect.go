@@ -136,7 +136,7 @@ func (m *meters) float64(to metric.Observer, i metric.Float64Observable, v float
 // born makes the counter of transitions begin at zero on every edge that a breaker
 // takes by itself: an increase to 1 is not seen where nothing was before.
 func (m *meters) born(s *series) {
-	defer func() { m.o.survived("Int64Counter.Add", recover()) }()
+	defer func() { m.o.survived(transitionsName, recover()) }()
 	for _, e := range edges {
 		m.transitions.Add(context.Background(), 0, s.edge(e.from, e.to, e.trigger, false))
 	}

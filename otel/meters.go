@@ -1,6 +1,7 @@
 package otel
 
 import (
+	"context"
 	"slices"
 	"sync"
 
@@ -22,7 +23,7 @@ type meters struct {
 	usage, limit, queue                        metric.Int64ObservableUpDownCounter
 	budgetUsage, budgetLimit                   metric.Float64ObservableUpDownCounter
 	transitions                                metric.Int64Counter
-	waits, staleness, requests, clientRequests metric.Float64Histogram
+	waits, staleness, requests, clientRequests histogram
 
 	observables []metric.Observable // those that the provider made
 
@@ -32,6 +33,8 @@ type meters struct {
 	mu         sync.Mutex // guards transports
 	transports map[*transport.Transport]bool
 }
+
+const transitionsName = "resilience.circuit_breaker.transitions"
 
 // Bounds of the histograms, in seconds.
 var (
@@ -57,14 +60,13 @@ func (m *meters) init(o *Observer, meter metric.Meter) {
 	m.budgetUsage = observable(m, meter.Float64ObservableUpDownCounter, "resilience.retry.budget.usage", "{retry}", "Retries of the budget that are used up.")
 	m.budgetLimit = observable(m, meter.Float64ObservableUpDownCounter, "resilience.retry.budget.limit", "{retry}", "Retries of a full budget.")
 
-	const transitions = "resilience.circuit_breaker.transitions"
-	m.transitions = asked[metric.Int64Counter](transitions, noop.Int64Counter{}, func() (metric.Int64Counter, error) {
-		return meter.Int64Counter(transitions, metric.WithUnit("{transition}"), metric.WithDescription("Changes of a circuit breaker's state."))
+	m.transitions = asked[metric.Int64Counter](transitionsName, noop.Int64Counter{}, func() (metric.Int64Counter, error) {
+		return meter.Int64Counter(transitionsName, metric.WithUnit("{transition}"), metric.WithDescription("Changes of a circuit breaker's state."))
 	})
-	m.waits = histogram(meter, "resilience.bulkhead.wait.duration", "Waits for a permit, where there was one.", waitBounds)
-	m.staleness = histogram(meter, "resilience.fallback.staleness", "How long ago a stored answer that was served had become stale.", stalenessBounds)
-	m.requests = histogram(meter, "resilience.request.duration", "Calls, with all their attempts and waits, to the end of the body.", requestBounds)
-	m.clientRequests = histogram(meter, "http.client.request.duration", "Duration of HTTP client requests.", durationBounds)
+	m.waits = histogramOf(meter, "resilience.bulkhead.wait.duration", "Waits for a permit, where there was one.", waitBounds)
+	m.staleness = histogramOf(meter, "resilience.fallback.staleness", "How long ago a stored answer that was served had become stale.", stalenessBounds)
+	m.requests = histogramOf(meter, "resilience.request.duration", "Calls, with all their attempts and waits, to the end of the body.", requestBounds)
+	m.clientRequests = histogramOf(meter, "http.client.request.duration", "Duration of HTTP client requests.", durationBounds)
 }
 
 // observable makes an observable instrument; one that the provider does not make is
@@ -80,8 +82,26 @@ func observable[T metric.Observable, O any](m *meters, ask func(string, ...O) (T
 	return made
 }
 
-func histogram(meter metric.Meter, name, about string, bounds []float64) metric.Float64Histogram {
-	return asked[metric.Float64Histogram](name, noop.Float64Histogram{}, func() (metric.Float64Histogram, error) {
+// histogram is an instrument and its name.
+type histogram struct {
+	metric.Float64Histogram
+	name string
+}
+
+func histogramOf(meter metric.Meter, name, about string, bounds []float64) histogram {
+	return histogram{name: name, Float64Histogram: asked[metric.Float64Histogram](name, noop.Float64Histogram{}, func() (metric.Float64Histogram, error) {
 		return meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(about), metric.WithExplicitBucketBoundaries(bounds...))
-	})
+	})}
+}
+
+// enabled asks a histogram, and survives it.
+func (o *Observer) enabled(ctx context.Context, h *histogram) bool {
+	defer func() { o.survived(h.name, recover()) }()
+	return h.Enabled(ctx)
+}
+
+// record tells a histogram, and survives it.
+func (o *Observer) record(ctx context.Context, h *histogram, v float64, with []metric.RecordOption) {
+	defer func() { o.survived(h.name, recover()) }()
+	h.Record(ctx, v, with...)
 }

@@ -137,8 +137,8 @@ func (o *Observer) refusal(ctx context.Context, c *call, h *host, e *transport.E
 
 // waited records a wait for a permit.
 func (o *Observer) waited(ctx context.Context, s *series, d time.Duration) {
-	if d > 0 && o.meters.waits.Enabled(ctx) {
-		o.meters.waits.Record(ctx, d.Seconds(), s.record...)
+	if m := &o.meters.waits; d > 0 && o.enabled(ctx, m) {
+		o.record(ctx, m, d.Seconds(), s.record)
 	}
 }
 
@@ -155,8 +155,8 @@ func (o *Observer) fallback(ctx context.Context, c *call, s *series, e *transpor
 			c.span.SetAttributes(attribute.Float64("resilience.fallback.staleness", e.Staleness.Seconds()))
 		}
 	}
-	if stale && o.meters.staleness.Enabled(ctx) {
-		o.meters.staleness.Record(ctx, e.Staleness.Seconds(), s.record...)
+	if m := &o.meters.staleness; stale && o.enabled(ctx, m) {
+		o.record(ctx, m, e.Staleness.Seconds(), s.record)
 	}
 }
 
@@ -190,8 +190,9 @@ func (o *Observer) transition(ctx context.Context, c *call, h *host, e *transpor
 		if e.Shadow {
 			attrs = append(attrs, inShadow)
 		}
-		addEvent(c.span, "resilience.circuit_breaker.transition", attrs...)
+		o.addEvent(c.span, "resilience.circuit_breaker.transition", attrs...)
 	}
+	defer func() { o.survived(transitionsName, recover()) }()
 	o.meters.transitions.Add(ctx, 1, h.series.edge(t.From, t.To, t.Evidence.Trigger, e.Shadow))
 }
 
@@ -217,7 +218,7 @@ func (o *Observer) retry(c *call, s *series, e *transport.Event) {
 	}
 	c.again = e.Reason
 	if c.span.IsRecording() {
-		addEvent(c.span, "resilience.retry",
+		o.addEvent(c.span, "resilience.retry",
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))
 	}
@@ -233,13 +234,13 @@ func (o *Observer) leak(c *call, e *transport.Event) {
 	if e.Shadow {
 		attrs = append(attrs, inShadow)
 	}
-	addEvent(c.span, "resilience.leak", attrs...)
+	o.addEvent(c.span, "resilience.leak", attrs...)
 }
 
 // blind tells, on the span of the call that showed it, that a breaker cannot judge.
 func (o *Observer) blind(c *call, e *transport.Event) {
 	if c != nil && c.span.IsRecording() {
-		addEvent(c.span, "resilience.circuit_breaker.blind", attribute.String("resilience.circuit_breaker.reason", e.Reason))
+		o.addEvent(c.span, "resilience.circuit_breaker.blind", attribute.String("resilience.circuit_breaker.reason", e.Reason))
 	}
 }
 

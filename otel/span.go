@@ -78,47 +78,50 @@ func (o *Observer) attemptEnded(ctx context.Context, h *host, e *transport.Event
 	if a == nil || o.config.NoAttemptSpans {
 		return
 	}
-	if a.span != nil {
-		defer a.span.End()
-	}
-	recording, measured := a.span != nil && a.span.IsRecording(), o.meters.clientRequests.Enabled(ctx)
-	if !recording && !measured {
-		return
-	}
 	k := sentKey{method: a.method, status: e.Status, version: versionOf(e.Proto)}
 	if e.Outcome != "cancelled" {
 		k.errorType = errorType(e, 400)
 	}
-	as := h.sentAs(k)
-	if recording {
-		a.span.SetAttributes(as.of(k)...)
-		if k.errorType != "" {
-			a.span.SetStatus(codes.Error, "")
+	if a.span != nil {
+		var attrs []attribute.KeyValue
+		if a.span.IsRecording() {
+			attrs = h.sentAs(k).of(k)
 		}
+		o.end(a.span, k.errorType != "", attrs)
 	}
-	if measured {
-		o.meters.clientRequests.Record(ctx, e.Duration.Seconds(), as.record...)
+	if m := &o.meters.clientRequests; o.enabled(ctx, m) {
+		o.record(ctx, m, e.Duration.Seconds(), h.sentAs(k).record)
 	}
 }
 
 func (o *Observer) callEnded(ctx context.Context, c *call, s *series, e *transport.Event) {
-	if c != nil {
-		defer c.span.End()
-	}
 	k := endKey{outcome: e.Outcome}
 	if e.Outcome == "error" || e.Outcome == "rejected" {
 		k.errorType = errorType(e, 500)
 	}
-	if c != nil && c.span.IsRecording() {
-		c.span.SetAttributes(endOf(e.Outcome, e.Attempt)...)
+	if c != nil {
+		attrs := endOf(e.Outcome, e.Attempt)
 		if k.errorType != "" {
-			c.span.SetAttributes(attribute.String("error.type", k.errorType))
-			c.span.SetStatus(codes.Error, "")
+			attrs = append(slices.Clip(attrs), attribute.String("error.type", k.errorType))
+		}
+		o.end(c.span, k.errorType != "", attrs)
+	}
+	if m := &o.meters.requests; o.enabled(ctx, m) {
+		o.record(ctx, m, e.Duration.Seconds(), s.endedAs(k))
+	}
+}
+
+// end ends a span, before whatever else may panic: an SDK's records the text of a panic
+// that it is ended by.
+func (o *Observer) end(span trace.Span, failed bool, attrs []attribute.KeyValue) {
+	defer func() { o.survived("Span.End", recover()) }()
+	if span.IsRecording() {
+		span.SetAttributes(attrs...)
+		if failed {
+			span.SetStatus(codes.Error, "")
 		}
 	}
-	if o.meters.requests.Enabled(ctx) {
-		o.meters.requests.Record(ctx, e.Duration.Seconds(), s.endedAs(k)...)
-	}
+	span.End()
 }
 
 // ends are the attributes of a call's span by its outcome and the number of its
@@ -171,6 +174,7 @@ func errorType(e *transport.Event, least int) string {
 
 // addEvent is the one place that knows of the API for events of spans, which is to
 // be replaced.
-func addEvent(span trace.Span, name string, attrs ...attribute.KeyValue) {
+func (o *Observer) addEvent(span trace.Span, name string, attrs ...attribute.KeyValue) {
+	defer func() { o.survived("Span.AddEvent", recover()) }()
 	span.AddEvent(name, trace.WithAttributes(attrs...))
 }
