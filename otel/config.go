@@ -60,7 +60,8 @@ type Config struct {
 	// user[api-key] too, not for my_api_key. Nil: those by which clouds sign URLs,
 	// and whatever ends in token, secret, password, signature, credential, apikey,
 	// accesskey and the like, or is key, sig, auth, pass, code or session; so
-	// page_token is redacted, and sort_key is not. Empty: none.
+	// page_token is redacted, and sort_key is not. Empty: none. Unless it is, a value
+	// that holds a URL with userinfo, a query or a fragment is not recorded either.
 	RedactQuery []string
 }
 

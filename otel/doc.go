@@ -61,8 +61,8 @@
 // # Secrets
 //
 // Of the URL, userinfo and the values of query parameters are redacted whose names say
-// that they are credentials ([Config.RedactQuery] has the rule, and replaces the list);
-// the fragment is left out. Its path is recorded, and so are the values of all other
+// that they are credentials ([Config.RedactQuery] has the rule, and replaces the list),
+// or which hold another URL with more than a path; the fragment is left out. Its path is recorded, and so are the values of all other
 // parameters. No headers and no texts of errors are in any signal.
 //
 // Of url.full there are the first 2 KiB, and of a method that is not registered 64

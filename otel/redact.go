@@ -3,6 +3,7 @@ package otel
 import (
 	"bytes"
 	"net/url"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -52,7 +53,8 @@ func (o *Observer) fullURL(u *url.URL) string {
 }
 
 // redactQuery replaces values, and leaves all else as it was sent. A semicolon may
-// separate parameters for the server, whatever it does for us.
+// separate parameters for the server, whatever it does for us. A parameter that holds
+// a URL with more than a path goes as a whole: who knows how its server reads it.
 func (o *Observer) redactQuery(q string) string {
 	var b strings.Builder
 	for first := true; first || q != ""; first = false {
@@ -62,8 +64,11 @@ func (o *Observer) redactQuery(q string) string {
 			part, sep = q[:end], q[end:end+1]
 		}
 		q = q[len(part)+len(sep):]
-		name, _, ok := strings.Cut(part, "=")
-		if ok && o.secret(name) {
+		name, value, ok := strings.Cut(part, "=")
+		switch {
+		case o.holdsURL(name):
+			part = redacted
+		case ok && (o.secret(name) || o.holdsURL(value)):
 			part = name + "=" + redacted
 		}
 		b.WriteString(part)
@@ -83,6 +88,49 @@ func (o *Observer) secret(name string) bool {
 		name = plain
 	}
 	return o.redact.matches(name)
+}
+
+// mostNested is how often a URL may be encoded to be seen within another; what is
+// encoded more often counts as one with secrets.
+const mostNested = 5
+
+// holdsURL reports whether a text holds a URL, percent-encoded or not, that may have
+// secrets: userinfo, a query or a fragment. Where nothing is redacted, none has.
+func (o *Observer) holdsURL(s string) bool {
+	if len(o.redact.names) == 0 {
+		return false
+	}
+	for range mostNested {
+		if _, after, ok := strings.Cut(s, "://"); ok && strings.ContainsAny(after, "@?#&;=") {
+			return true
+		}
+		plain := unescaped(s)
+		if plain == s {
+			return false
+		}
+		s = plain
+	}
+	return strings.Contains(s, "%")
+}
+
+// unescaped is a text without what of it is percent-encoded as it should be.
+func unescaped(s string) string {
+	i := strings.IndexByte(s, '%')
+	if i < 0 {
+		return s
+	}
+	b := append(make([]byte, 0, len(s)), s[:i]...)
+	for ; i < len(s); i++ {
+		c := s[i]
+		if c == '%' && i+2 < len(s) {
+			if v, err := strconv.ParseUint(s[i+1:i+3], 16, 8); err == nil {
+				c = byte(v)
+				i += 2
+			}
+		}
+		b = append(b, c)
+	}
+	return string(b)
 }
 
 // redaction is which query parameters have secret values.

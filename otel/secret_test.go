@@ -63,6 +63,15 @@ func TestURLsAreRecordedWithoutSecrets(t *testing.T) {
 		{"http://a.test/?sig", "http://a.test/?sig"},
 		{"http://a.test/?sig=&&a", "http://a.test/?sig=REDACTED&&a"},
 		{"http://a.test/?token[]=s&user[password]=s&user%5Bpassword%5D=s", "http://a.test/?token[]=REDACTED&user[password]=REDACTED&user%5Bpassword%5D=REDACTED"},
+		{"http://a.test/?next=https://b.test/p&a=%3A//b.test/1", "http://a.test/?next=https://b.test/p&a=%3A//b.test/1"},
+		{"http://a.test/?src=https://me:pw@b.test/&a=1", "http://a.test/?src=REDACTED&a=1"},
+		{"http://a.test/?src=https://b.test/o?sig=s&sig=s", "http://a.test/?src=REDACTED&sig=REDACTED"},
+		{"http://a.test/?src=https%3A%2F%2Fb.test%2Fo%3FX-Amz-Signature%3Ds", "http://a.test/?src=REDACTED"},
+		{"http://a.test/?src=https%253a%252f%252fme%2540b.test&a=%25", "http://a.test/?src=REDACTED&a=%25"},
+		{"http://a.test/?src=%zzhttps%3A%2F%2Fme%40b.test", "http://a.test/?src=REDACTED"},
+		{"http://a.test/?src=https:%2525252525252525", "http://a.test/?src=REDACTED"},
+		{"http://a.test/?http://me:pw@b.test/", "http://a.test/?REDACTED"},
+		{"http://a.test/?http%3A%2F%2Fme:pw@b.test/?q=1", "http://a.test/?REDACTED"},
 		{"http://a.test/?design=1&keys=2&signature2=3", "http://a.test/?design=1&keys=2&signature2=3"},
 	} {
 		u, err := url.Parse(test[0])
@@ -106,7 +115,7 @@ func TestNamesOfCredentialsAreKnownHoweverTheyAreWritten(t *testing.T) {
 }
 
 func TestOwnersChooseWhatIsRedacted(t *testing.T) {
-	u, err := url.Parse("http://a.test/?sig=1&mine=2&%zz=3")
+	u, err := url.Parse("http://a.test/?sig=1&mine=2&%zz=3&u=a://b@c")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,10 +123,10 @@ func TestOwnersChooseWhatIsRedacted(t *testing.T) {
 		names []string
 		want  string
 	}{
-		{[]string{"Mine"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED"},
-		{[]string{"m-I_ne"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED"},
-		{[]string{"ine", "min", "ig"}, "http://a.test/?sig=1&mine=2&%zz=REDACTED"}, // no ends and no beginnings
-		{[]string{}, "http://a.test/?sig=1&mine=2&%zz=3"},
+		{[]string{"Mine"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED&u=REDACTED"},
+		{[]string{"m-I_ne"}, "http://a.test/?sig=1&mine=REDACTED&%zz=REDACTED&u=REDACTED"},
+		{[]string{"ine", "min", "ig"}, "http://a.test/?sig=1&mine=2&%zz=REDACTED&u=REDACTED"}, // no ends and no beginnings
+		{[]string{}, "http://a.test/?sig=1&mine=2&%zz=3&u=a://b@c"},
 	} {
 		if got := fullURL(t, u, func(c *otel.Config) { c.RedactQuery = test.names }); got != test.want {
 			t.Errorf("%v: got %s, want %s", test.names, got, test.want)
