@@ -12,7 +12,8 @@ import (
 )
 
 // Attach makes the Observer look at a Transport whenever metrics are collected,
-// until the function it returns is called. transport.New and Close do both. What it
+// until the function it returns is called. transport.New and Close do both: one that is
+// not closed is kept, and told of, for as long as the Observer. What a Transport
 // looks like goes away with it, and of a host with the host; what was counted is told
 // for as long as the provider lives. A counter that paused would be counted twice by a
 // reader of deltas once it came back.

@@ -30,9 +30,14 @@ func (l *look) add(s *transport.HostSnapshot) {
 		l.budgetLimit += policy.BudgetBurst
 		l.budgetUsed += max(policy.BudgetBurst-s.RetryBudget, 0)
 	}
-	least := max(s.Policy.Breaker.WithDefaults(s.MaxConcurrent).MinCalls, 1)
-	l.failureRate.add(s.Window.Failures, s.Window.Calls, least)
-	l.slowRate.add(s.Window.Slow, s.Window.Timed, least)
+	b := s.Policy.Breaker.WithDefaults(s.MaxConcurrent)
+	least := max(b.MinCalls, 1)
+	if b.FailureRate > 0 {
+		l.failureRate.add(s.Window.Failures, s.Window.Calls, least)
+	}
+	if b.SlowRate > 0 && b.SlowCall > 0 {
+		l.slowRate.add(s.Window.Slow, s.Window.Timed, least)
+	}
 }
 
 // rate is the highest of some shares.

@@ -51,8 +51,8 @@ func (m *meters) init(o *Observer, meter metric.Meter) {
 		m.counters = append(m.counters, observable(m, meter.Int64ObservableCounter, f.name, f.unit, f.about))
 	}
 	m.status = observable(m, meter.Int64ObservableUpDownCounter, "resilience.circuit_breaker.status", "1", "1 for the state that a circuit breaker is in, else 0; of several hosts, how many are in it.")
-	m.failureRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.failure_rate", "1", "Share of failures in the window; none below MinCalls; of several hosts, the highest.")
-	m.slowRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.slow_call_rate", "1", "Share of slow calls in the window; none below MinCalls; of several hosts, the highest.")
+	m.failureRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.failure_rate", "1", "Share of failures in the window; none below MinCalls, or without FailureRate; of several hosts, the highest.")
+	m.slowRate = observable(m, meter.Float64ObservableGauge, "resilience.circuit_breaker.slow_call_rate", "1", "Share of slow calls in the window; none below MinCalls, or without SlowRate and SlowCall; of several hosts, the highest.")
 	m.windowCalls = observable(m, meter.Int64ObservableGauge, "resilience.circuit_breaker.window.calls", "{call}", "Calls in the window that ended as success or failure.")
 	m.usage = observable(m, meter.Int64ObservableUpDownCounter, "resilience.bulkhead.usage", "{request}", "Attempts under way, until their bodies have ended.")
 	m.limit = observable(m, meter.Int64ObservableUpDownCounter, "resilience.bulkhead.limit", "{request}", "Permits in all.")

@@ -295,6 +295,30 @@ func TestRetriesAndTheirBudgetAreCounted(t *testing.T) {
 	})
 }
 
+func TestRatesThatAreOffAreNotTold(t *testing.T) {
+	for name, b := range map[string]policy.Breaker{
+		"":               {ConsecutiveFailures: 3},
+		"failure_rate":   {FailureRate: 0.5, SlowCall: time.Second},
+		"slow_call_rate": {SlowRate: 0.5, SlowCall: time.Second},
+	} {
+		s := newSignals(t, sdktrace.NeverSample())
+		p := bare()
+		p.Breaker = b
+		p.Breaker.MinCalls, p.Breaker.OpenFor = 1, time.Minute
+		tr := stack(s.observer(), stub{}, p)
+		if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+			t.Fatal(err)
+		}
+		got := s.collect()
+		for _, rate := range []string{"failure_rate", "slow_call_rate"} {
+			if n := len(points(got["resilience.circuit_breaker."+rate])); n > 0 != (rate == name) {
+				t.Errorf("%+v: %d of %s", b, n, rate)
+			}
+		}
+		_ = tr.Close()
+	}
+}
+
 // TestOnlyRetriesThatAreMadeAreCounted: while one waits its caller may leave, or the
 // breaker open.
 func TestOnlyRetriesThatAreMadeAreCounted(t *testing.T) {
