@@ -17,9 +17,10 @@
 // context its own request carries. A sampler decides on both by the call's
 // ([Config.TracerProvider]). A refused call puts nothing on the wire and has no
 // span of an attempt; its own links to the span of the call that tripped the
-// breaker. Retries, transitions, a forgotten body and a breaker that cannot judge
-// (blind) are events of the call's span. A failure that a retry or a fallback has
-// made good is no error of the call, and neither is a caller who leaves.
+// breaker. Retries, those too that were not made, transitions, a forgotten body and a
+// breaker that cannot judge (blind) are events of the call's span. A failure that a
+// retry or a fallback has made good is no error of the call, and neither is a caller
+// who leaves.
 //
 // # Metrics
 //

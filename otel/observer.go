@@ -73,6 +73,7 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 		o.retry(c, s, &e)
 	case transport.EventRetrySuppressed:
 		s.count(familySuppressed, e.Shadow, e.Reason, "")
+		o.suppressed(c, &e)
 	case transport.EventFallback:
 		o.fallback(ctx, c, s, &e)
 	case transport.EventLeak:
@@ -221,6 +222,13 @@ func (o *Observer) retry(c *call, s *series, e *transport.Event) {
 		o.addEvent(c.span, "resilience.retry",
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))
+	}
+}
+
+// suppressed tells why a call that failed was not tried again.
+func (o *Observer) suppressed(c *call, e *transport.Event) {
+	if c != nil && !e.Shadow && c.span.IsRecording() {
+		o.addEvent(c.span, "resilience.retry.suppressed", attribute.String("resilience.retry.reason", e.Reason))
 	}
 }
 

@@ -85,6 +85,7 @@ internal resilience GET 0s {attempts=1 outcome=success}
   client GET 0s ERROR {error.type=404 http.response.status_code=404}`},
 		{name: "a server's error", method: "POST", steps: []transporttest.Step{{Status: 500, Body: "x"}}, want: `
 internal resilience POST 0s ERROR {attempts=1 error.type=500 outcome=error}
+  at 0s resilience.retry.suppressed {retry.reason=not_idempotent}
   client POST 0s ERROR {error.type=500 http.request.method=POST http.response.status_code=500}`},
 		{name: "a method of the caller's own", method: "BREW", steps: []transporttest.Step{{}}, want: `
 internal resilience HTTP 0s {attempts=1 outcome=success}
@@ -101,6 +102,7 @@ internal resilience GET 2s {attempts=2 outcome=success}
 internal resilience GET 2s ERROR {attempts=3 error.type=502 outcome=error}
   at 0s resilience.retry {retry.delay=1}
   at 1s resilience.retry {retry.delay=1 retry.reason=connection}
+  at 2s resilience.retry.suppressed {retry.reason=max_attempts}
   client GET 0s ERROR {error.type=503 http.response.status_code=503}
   client GET 0s ERROR {error.type=connection_error http.request.resend_count=1}
   client GET 0s ERROR {error.type=502 http.request.resend_count=2 http.response.status_code=502}`},
@@ -108,6 +110,7 @@ internal resilience GET 2s ERROR {attempts=3 error.type=502 outcome=error}
 internal resilience GET 2s ERROR {attempts=3 error.type=connection_error outcome=error}
   at 0s resilience.retry {retry.delay=1 retry.reason=connection}
   at 1s resilience.retry {retry.delay=1 retry.reason=connection}
+  at 2s resilience.retry.suppressed {retry.reason=max_attempts}
   client GET 0s ERROR {error.type=connection_error}
   client GET 0s ERROR {error.type=connection_error http.request.resend_count=1}
   client GET 0s ERROR {error.type=connection_error http.request.resend_count=2}`},
@@ -151,12 +154,14 @@ internal resilience GET 1s {attempts=1 outcome=cancelled}
   client GET 0s ERROR {error.type=503 http.response.status_code=503}`},
 		{name: "no headers in time", method: "POST", steps: []transporttest.Step{hang}, policy: func(p *policy.Policy) { p.Timeout.Read = 2500 * time.Millisecond }, want: `
 internal resilience POST 2.5s ERROR {attempts=1 error.type=timeout_response_header outcome=error}
+  at 2.5s resilience.retry.suppressed {retry.reason=not_idempotent}
   client POST 2.5s ERROR {error.type=timeout_response_header http.request.method=POST}`},
 		{name: "a body that stalls", steps: []transporttest.Step{{Body: "abc", Fault: transporttest.Hang, At: 1}}, policy: func(p *policy.Policy) { p.Timeout.Read = 2500 * time.Millisecond }, want: `
 internal resilience GET 2.5s ERROR {attempts=1 error.type=timeout_body outcome=error}
   client GET 2.5s ERROR {error.type=timeout_body http.response.status_code=200}`},
 		{name: "an attempt that takes too long", method: "POST", steps: []transporttest.Step{hang}, policy: func(p *policy.Policy) { p.Timeout.Read = 0 }, want: `
 internal resilience POST 3s ERROR {attempts=1 error.type=timeout_attempt outcome=error}
+  at 3s resilience.retry.suppressed {retry.reason=not_idempotent}
   client POST 3s ERROR {error.type=timeout_attempt http.request.method=POST}`},
 		{name: "a call that takes too long", steps: []transporttest.Step{hang}, policy: func(p *policy.Policy) {
 			p.Timeout.Read, p.Timeout.Attempt, p.Timeout.Total = 0, 0, 3*time.Second
@@ -459,6 +464,7 @@ internal resilience GET 3s {attempts=2 outcome=success}
   client GET 1s ERROR {error.type=503 http.response.status_code=503}
     internal resilience GET 1s ERROR {attempts=2 error.type=503 outcome=error}
       at 0s resilience.retry {retry.delay=1}
+      at 1s resilience.retry.suppressed {retry.reason=max_attempts}
       client GET 0s ERROR {error.type=503 http.response.status_code=503}
       client GET 0s ERROR {error.type=503 http.request.resend_count=1 http.response.status_code=503}
   client GET 1s {http.request.resend_count=1 http.response.status_code=200}
@@ -490,6 +496,7 @@ func TestErrorsOfAStackBelowKeepTheirType(t *testing.T) {
 		want := strings.TrimPrefix(`
 internal resilience GET 3s ERROR {attempts=2 error.type=timeout_attempt outcome=error}
   at 1s resilience.retry {retry.delay=1 retry.reason=timeout}
+  at 3s resilience.retry.suppressed {retry.reason=max_attempts}
   client GET 1s ERROR {error.type=timeout_attempt}
   client GET 1s ERROR {error.type=timeout_attempt http.request.resend_count=1}
 `, "\n")
