@@ -32,7 +32,7 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 			ResponseHeader: c.Timeouts["response_header"],
 			Body:           c.Timeouts["body"], Attempt: c.Timeouts["attempt"], Total: c.Timeouts["total"], Stream: c.Timeouts["stream"],
 		},
-		Fallbacks: Fallbacks{Stale: c.Stale, Degraded: c.Degraded, FailFast: c.FailFast},
+		Fallbacks: Fallbacks{Stale: c.Stale, Degraded: c.Degraded, FailFast: c.FailFast, MaxStale: seconds(p.Fallback.MaxStale)},
 		Leaks:     c.Leaked,
 	}
 	if n := len(s.Transitions); n > 0 && s.State == transport.Open {
@@ -92,7 +92,7 @@ func windowOf(s *transport.HostSnapshot) *Window {
 	if b.SlowCall == 0 {
 		slow = 0
 	}
-	return &Window{
+	d := &Window{
 		Seconds: seconds(w.Window), MinCalls: b.MinCalls,
 		Calls: w.Calls, Failures: w.Failures, FailureRate: share(w.Failures, w.Calls),
 		FailureRateThreshold: b.FailureRate, FailuresThreshold: b.FailuresInWindow,
@@ -100,6 +100,17 @@ func windowOf(s *transport.HostSnapshot) *Window {
 		SlowRateThreshold: slow, SlowCallSeconds: seconds(b.SlowCall),
 		ConsecutiveFailures: w.Consecutive, ConsecutiveFailuresThreshold: b.ConsecutiveFailures, LastFailure: w.Last,
 	}
+	d.Over = d.over()
+	return d
+}
+
+// over reports whether a closed breaker would open by what is in the window.
+func (w *Window) over() bool {
+	reached := func(value, threshold float64) bool { return threshold > 0 && value >= threshold }
+	return w.Calls >= w.MinCalls && reached(w.FailureRate, w.FailureRateThreshold) ||
+		w.Timed >= w.MinCalls && reached(w.SlowRate, w.SlowRateThreshold) ||
+		reached(float64(w.ConsecutiveFailures), float64(w.ConsecutiveFailuresThreshold)) ||
+		reached(float64(w.Failures), float64(w.FailuresThreshold))
 }
 
 func evidenceOf(e *transport.Evidence) Evidence {

@@ -21,6 +21,8 @@ type Summary struct {
 	ForcedOpen   int `json:"forced_open"`
 	ForcedClosed int `json:"forced_closed"`
 	Refusing     int `json:"refusing"`  // open or forced_open, and not in shadow mode
+	Probing      int `json:"probing"`   // half_open, and not in shadow mode: as down as those that are refused
+	Exposed      int `json:"exposed"`   // forced_closed, and over a threshold: nothing protects their callers
 	InFlight     int `json:"in_flight"` // attempts under way to all hosts
 }
 
@@ -101,6 +103,8 @@ type Window struct {
 	ConsecutiveFailures          int    `json:"consecutive_failures"`
 	ConsecutiveFailuresThreshold int    `json:"consecutive_failures_threshold"`
 	LastFailure                  string `json:"last_failure"`
+
+	Over bool `json:"over"` // a threshold is reached: a closed breaker would open
 }
 
 // FailureKind is how often a failure was among the last ones.
@@ -174,6 +178,8 @@ type Fallbacks struct {
 	Degraded  int64  `json:"degraded"`
 	FailFast  int64  `json:"fail_fast"`
 	LastStale *Stale `json:"last_stale,omitempty"`
+
+	MaxStale float64 `json:"max_stale_seconds"` // how long after its freshness an answer may be served; 0: what the origin grants
 }
 
 // Stale is the last stored answer that was served in place of a failure.

@@ -35,7 +35,7 @@ func outage() (*transport.HostSnapshot, time.Time) {
 	p.Fallback.MaxStale, p.Fallback.FailFast503 = 10*time.Minute, true
 	p.Fallback.Degraded = func(*http.Request, error) *http.Response { return nil }
 	p.Cache.Off, p.Streaming = true, true
-	cause := transport.Evidence{Trigger: "slow_call_rate", Window: 2 * time.Second, Timed: 20, Slow: 18, Calls: 3, Failures: 1, Consecutive: 1, Threshold: 0.5, Last: "read timeout"}
+	cause := transport.Evidence{Trigger: "slow_call_rate", Window: 2 * time.Second, Timed: 20, Slow: 18, SlowCall: 2 * time.Second, Calls: 3, Failures: 1, Consecutive: 1, Threshold: 0.5, Last: "read timeout"}
 	probe := transport.Evidence{Trigger: "probe_failed", Last: "status 503"}
 	reopened := began.Add(85 * time.Second)
 	return &transport.HostSnapshot{
@@ -98,6 +98,7 @@ func TestDocumentLeavesNothingOut(t *testing.T) {
 		"Policy.Breaker.Buckets": true, // not for people
 		"Window.Trigger":         true, // empty: nothing has tripped
 		"Window.Threshold":       true,
+		"Window.SlowCall":        true, // as in the policy
 	}
 	var visit func(path string, field func(*transport.HostSnapshot) reflect.Value)
 	visit = func(path string, field func(*transport.HostSnapshot) reflect.Value) {

@@ -147,8 +147,13 @@ func summaryOf(all []transport.HostSnapshot) Summary {
 		case transport.ForcedClosed:
 			sum.ForcedClosed++
 		}
-		if refusing(&all[i]) {
+		switch {
+		case refusing(&all[i]):
 			sum.Refusing++
+		case probing(&all[i]):
+			sum.Probing++
+		case exposed(&all[i]):
+			sum.Exposed++
 		}
 		sum.InFlight += all[i].InFlight
 	}

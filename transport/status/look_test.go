@@ -67,6 +67,37 @@ func TestHostsInTroubleComeFirst(t *testing.T) {
 	})
 }
 
+// Forced closed, a failing host is no calm one: nothing is between it and its callers.
+func TestAHostThatWasForcedClosedIsExposedWhereItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		p := policy.Policy{Breaker: policy.Breaker{FailureRate: .5, MinCalls: 4, OpenFor: time.Minute}}
+		tr := w.over(t, transport.Config{Default: p, Hosts: map[string]policy.Policy{"half.test": {Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Second}}}})
+		h := status.New(tr, status.Config{})
+		w.set("ill.test", does{status: 500})
+		w.set("half.test", does{status: 500})
+		for _, host := range []string{"ill.test", "fine.test"} {
+			tr.Host(host).ForceClosed()
+			for range 3 {
+				_ = call(tr, "https://"+host)
+			}
+		}
+		if s := decode[status.Hosts](t, ask(h, "GET", "/hosts")).Summary; s.ForcedClosed != 2 || s.Exposed != 0 {
+			t.Errorf("with three calls each: %+v", s)
+		}
+		_ = call(tr, "https://ill.test")
+		_ = call(tr, "https://half.test")
+		time.Sleep(2 * time.Second)
+		d := decode[status.Hosts](t, ask(h, "GET", "/hosts"))
+		if d.Summary.Exposed != 1 || d.Summary.Probing != 1 || d.Summary.Refusing != 0 {
+			t.Errorf("%+v", d.Summary)
+		}
+		if got := order(t, h); got != "ill half fine" && got != "half ill fine" {
+			t.Error(got)
+		}
+	})
+}
+
 // What a hundred viewers see is looked at once in half a second.
 func TestTheStateIsLookedAtTwiceASecondAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

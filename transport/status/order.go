@@ -8,7 +8,8 @@ import (
 )
 
 // order is the hosts by how much they need somebody: those that are refused, the
-// first to go first; half-open ones; those forced closed, or open in shadow mode;
+// first to go first; half-open ones, and those forced closed that are over a
+// threshold; others forced closed, or open in shadow mode;
 // then closed ones, the nearest to a threshold first. Hosts that are equally near,
 // in quarters, keep their order by name, so that a list does not dance.
 func order(all []transport.HostSnapshot) []*transport.HostSnapshot {
@@ -35,6 +36,20 @@ func refusing(s *transport.HostSnapshot) bool {
 	return (s.State == transport.Open || s.State == transport.ForcedOpen) && !s.Policy.Breaker.Shadow
 }
 
+// probing reports whether probes alone get to a host.
+func probing(s *transport.HostSnapshot) bool {
+	return s.State == transport.HalfOpen && !s.Policy.Breaker.Shadow
+}
+
+// exposed reports whether a breaker that was forced closed would open.
+func exposed(s *transport.HostSnapshot) bool {
+	if s.State != transport.ForcedClosed {
+		return false
+	}
+	w := windowOf(s)
+	return w != nil && w.Over
+}
+
 // rank is the group of a host in the order.
 func rank(s *transport.HostSnapshot) int {
 	switch {
@@ -42,7 +57,7 @@ func rank(s *transport.HostSnapshot) int {
 		return 3
 	case refusing(s):
 		return 0
-	case s.State == transport.HalfOpen && !s.Policy.Breaker.Shadow:
+	case probing(s), exposed(s):
 		return 1
 	}
 	return 2

@@ -44,6 +44,16 @@ function clock(iso, ago = 0) { // with its date, where the time alone would be t
   return date + at.toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false});
 }
 
+// A time of day, and which day and zone for whoever asks; and text with such times in it.
+
+function when(iso, ago = 0) { return iso ? el('time', {dateTime: new Date(iso).toISOString(), title: new Date(iso).toString()}, clock(iso, ago)) : 'it is known'; }
+function fill(node, ...parts) { // which is left alone where it says the same
+  parts = parts.filter(p => p != null);
+  const s = parts.map(p => p.textContent === undefined ? p : p.textContent).join('');
+  if (node.textContent !== s) node.replaceChildren(...parts);
+}
+function joined(list, by) { return list.filter(Boolean).flatMap((x, i) => i ? [by, x] : [x]).flat(); }
+
 // What the server said last. Ages are its own, and go on by our stopwatch.
 
 let doc = null, docAt = 0, instance = '', transitions = [], lastID = 0;
@@ -148,21 +158,23 @@ function configuration(box, h) {
 
 function card() {
   const badge = el('span', {className: 'badge'}), title = el('h3'), duration = el('b'), from = el('span');
-  const why = el('span'), kinds = el('span', {className: 'kinds'});
+  const why = el('span'), before = el('span'), ill = el('b', {className: 'ill'}), kinds = el('span', {className: 'kinds'});
+  const forced = () => c.host.state.startsWith('forced'), limitOf = x => x ? ' (limit ' + percent(x) + ')' : '';
   const fact = (name, className) => { const dd = el('dd', {}, el('span'), el('small')); return {div: el('div', className ? {className} : {}, el('dt', {}, name), dd), value: dd.firstChild, more: dd.lastChild, dd}; };
   const next = fact('Next probe', 'next'), instead = fact('Served instead', 'instead'), refused = fact('Refused'), permits = fact('Permits in use'), budget = fact('Retry budget'), latency = fact('Latency p50', 'latency');
   for (const f of [permits, budget]) { f.bar = bar(); f.value.after(f.bar); }
   const svg = el('svg', {viewBox: '0 0 ' + strip + ' 10', preserveAspectRatio: 'none', role: 'img'});
   const more = details(), open = el('details', {}, el('summary', {}, 'Counts and configuration'), more);
   const c = el('article', {}, el('div', {className: 'head'}, badge, title, el('span', {className: 'for'}, 'for ', duration, ' ', from)),
-    el('p', {className: 'why'}, why, kinds), el('dl', {className: 'facts'}, next.div, refused.div, instead.div, permits.div, budget.div, latency.div,
+    el('p', {className: 'why'}, why, before, ill, kinds), el('dl', {className: 'facts'}, next.div, refused.div, instead.div, permits.div, budget.div, latency.div,
       el('div', {className: 'last'}, el('dt', {}, 'Last 15 minutes'), el('dd', {}, svg, el('small', {'aria-hidden': 'true'}, el('span', {}, '15 min ago'), el('span', {}, 'now'))))), open);
   open.addEventListener('toggle', () => { if (open.open) { more.update(c.host); more.load(c.host); } });
 
   c.update = h => {
     c.host = h;
     const shadow = h.shadow.includes('breaker');
-    cls(c, 'card ' + h.state + (shadow ? ' shadowed' : ''));
+    const w = h.window, over = h.state === 'forced_closed' && !!w && w.over;
+    cls(c, 'card ' + h.state + (shadow ? ' shadowed' : '') + (over ? ' exposed' : ''));
     cls(badge, 'badge ' + (shadow ? 'shadow' : h.state));
     text(badge, names[h.state] + (shadow ? ', in shadow mode' : ''));
     if (!title.firstChild) {
@@ -171,9 +183,11 @@ function card() {
       c.setAttribute('aria-labelledby', title.id);
       open.firstChild.setAttribute('aria-label', 'Counts and configuration of ' + h.host);
     }
-    const t = h.trip, forced = h.state.startsWith('forced');
-    text(why, forced ? (h.state === 'forced_open' ? 'Forced open by hand: every call is refused until it is reset.' : 'Forced closed by hand: every call goes through, whatever it comes to, until it is reset.')
+    const t = h.trip;
+    text(why, forced() ? (h.state === 'forced_open' ? 'Forced open by hand: every call is refused until it is reset.' : 'Forced closed by hand: every call goes through, whatever it comes to, until it is reset.')
       : sentence((h.cause || t || {}).text) + (t && h.cause && t.trigger.startsWith('probe_') ? ' Since then ' + because({evidence: t}) : '') + (shadow ? ' Calls go through all the same.' : ''));
+    text(ill, !over ? '' : ' No protection: ' + [w.calls && w.failures && percent(w.failure_rate) + ' of ' + count(w.calls) + ' calls fail' + limitOf(w.failure_rate_threshold),
+      w.slow && percent(w.slow_rate) + ' of ' + count(w.timed) + ' are slow' + limitOf(w.slow_rate_threshold), w.consecutive_failures_threshold && w.consecutive_failures && count(w.consecutive_failures) + ' failed in a row (limit ' + count(w.consecutive_failures_threshold) + ')'].filter(Boolean).join(', ') + '.');
     text(kinds, h.failures.length ? ' Last failures: ' + h.failures.slice(0, 4).map(k => k.count + ' × ' + k.what).join(', ') + '.' : '');
 
     const r = h.refusals;
@@ -194,16 +208,22 @@ function card() {
   };
   c.tick = () => {
     const h = c.host, gone = since();
-    const away = (h.closed_until ? h.closed_until_seconds : h.since_seconds || 0) + gone;
+    const left = (h.closed_until_seconds || 0) + gone, in_ = (h.since_seconds || 0) + gone, byHand = forced();
+    const away = h.closed_until && !byHand ? left : in_; // what is forced is so since then, and not since it left closed
     text(duration, span(away));
-    text(from, '(since ' + clock(h.closed_until || h.since, away) + ')');
+    fill(from, '(since ', when(h.closed_until && !byHand ? h.closed_until : h.since, away), ')');
+    fill(before, ...(byHand && h.closed_until && left > in_ + .5 ? [' Not closed since ', when(h.closed_until, left), ': ' + (reason(h) || 'forced by hand') + '.'] : []));
     if (h.state === 'open') {
-      const left = (h.probe_due_seconds || 0) - gone;
-      text(next.value, left > 0 ? 'in ' + span(Math.ceil(left)) : 'with the next call');
-      text(next.more, 'at ' + clock(h.probe_due, left));
+      const due = (h.probe_due_seconds || 0) - gone;
+      text(next.value, due > 0 ? 'in ' + span(Math.ceil(due)) : 'with the next call');
+      fill(next.more, 'at ', when(h.probe_due, due));
+    } else if (h.state === 'half_open') {
+      const idle = !h.permits.in_use && !rate(h, 'calls');
+      text(next.value, idle ? 'with the next call' : 'now');
+      fill(next.more, idle ? 'the wait is over' : 'probes are let through');
     } else {
-      text(next.value, h.state === 'half_open' ? 'now' : 'none');
-      text(next.more, h.state === 'half_open' ? 'probes are let through' : 'until it is reset');
+      text(next.value, 'none');
+      fill(next.more, 'until it is reset');
     }
     served(instead, h);
     const refusing = rate(h, 'refused');
@@ -225,18 +245,27 @@ function card() {
   };
   return c;
 }
+// Why a host that was forced was not closed before: what opened it, where that was no hand.
+function reason(h) { return (([h.cause, h.trip].find(e => e && e.trigger !== 'forced')) || {}).text; }
 const tops = {closed: 7, forced_closed: 5, half_open: 3, away: 3, open: 0, forced_open: 0}; // a picture for those to whom colours say nothing
 
-// What is served in place of answers now; what was is no more than history.
+// What is served in place of answers now; what was is no more than history. Where calls
+// go through, it is what they come to.
 function served(fact, h) {
-  const f = h.fallbacks, s = f.last_stale, [stale, degraded, fast] = ['stale', 'degraded', 'fail_fast'].map(k => rate(h, k));
-  const fresh = s && (stale > 0 || stale === null && s.ago_seconds < 10);
-  const now = [fresh && 'stale answers, as of ' + clock(s.as_of, staleFor(s)), degraded > 0 && 'degraded answers', fast > 0 && '503, at once'].filter(Boolean);
+  const f = h.fallbacks, s = f.last_stale, [stale, degraded, fast, calls] = ['stale', 'degraded', 'fail_fast', 'calls'].map(k => rate(h, k));
+  const fresh = s && (stale > 0 || stale === null && s.ago_seconds < 10), old = s && staleFor(s), most = f.max_stale_seconds;
+  const now = [fresh && ['stale answers, as of ', when(s.as_of, old)], degraded > 0 && 'degraded answers', fast > 0 && '503, at once'].filter(Boolean);
   const through = h.state === 'forced_closed' || h.shadow.includes('breaker'), known = stale !== null;
+  const w = h.window, failing = through && w && w.calls && w.failures ? percent(w.failure_rate) + (w.failures < w.calls ? ' of calls' : '') + ' fail' : '';
   const total = [f.stale && count(f.stale) + ' stale', f.degraded && count(f.degraded) + ' degraded', f.fail_fast && count(f.fail_fast) + ' × 503'].filter(Boolean).join(', ');
-  text(fact.value, now.length ? upper(now.join('; ')) : !known ? '–' : through ? 'The answers themselves' : 'Nothing now');
-  text(fact.more, [fresh ? rough(staleFor(s)) + ' old' : s && 'last stale ' + rough(s.ago_seconds + since()) + ' ago', total && total + ' so far',
-    !total && known && !through && 'callers get the error at once'].filter(Boolean).join('; '));
+  const value = now.length ? joined(now, '; ') : failing && w.failures === w.calls ? ['Nothing: calls go through, ' + failing] : failing ? ['The answers themselves: ' + failing]
+    : !known ? ['–'] : through ? ['The answers themselves'] : calls > 0 ? ['Nothing now: callers get errors'] : ['Nothing now'];
+  if (typeof value[0] === 'string') value[0] = upper(value[0]);
+  fill(fact.value, ...value);
+  const none = !now.length && !through && known;
+  text(fact.more, [fresh ? rough(old) + ' old' + (most ? ', up to ' + figure(most) + ' after its freshness' : '') : none && f.stale && s && most && old > most ? 'stored answers are older than Max stale (' + figure(most) + ')'
+    : none && !calls ? 'no call lately' : none && f.stale ? 'no stored answer for these calls' : '', now.length && failing,
+    !fresh && s && 'last stale ' + rough(s.ago_seconds + since()) + ' ago', total && total + ' so far'].filter(Boolean).join('; '));
 }
 
 // What is known of a host's past: each state and how long ago it began, the oldest
@@ -315,11 +344,10 @@ const cards = new Map(), rows = new Map();
 let wanted = '', chosen = '', showAll = false;
 
 function showHosts() {
-  const s = doc.summary, refusing = s.refusing, impaired = s.hosts - s.closed;
+  const s = doc.summary;
   text($('name'), doc.name);
-  text($('verdict'), s.hosts === 0 ? 'No host was called yet' : refusing ? count(refusing) + ' of ' + count(s.hosts) + (s.hosts === 1 ? ' host is' : ' hosts') + (s.hosts === 1 ? '' : refusing === 1 ? ' is' : ' are') + ' refused'
-    : impaired ? count(impaired) + ' of ' + count(s.hosts) + ' hosts not closed, none refused' : s.hosts === 1 ? 'The one host is closed' : 'All ' + count(s.hosts) + ' hosts are closed');
-  cls($('verdict'), refusing ? 'bad' : '');
+  text($('verdict'), verdict(s));
+  cls($('verdict'), downs(s) || s.exposed ? 'bad' : '');
   for (const b of states) { text(b.n, count(b.of(s))); b.classList.toggle('some', b.of(s) > 0); }
   const up = [], down = [], seen = new Set();
   for (const h of doc.hosts) {
@@ -345,9 +373,22 @@ function showHosts() {
   head();
 }
 function draw() { for (const c of cards.values()) c.draw(); }
+// A host is down as long as it is not closed again, also while it is probed: its state
+// goes back and forth then, and a count of those that are refused would too.
+const downs = s => s.refusing + s.probing;
+const unprotected = s => s.forced_closed ? count(s.forced_closed) + ' forced closed, protection off' : '';
+function verdict(s) {
+  if (s.hosts === 0) return 'No host was called yet';
+  const down = downs(s), of = ' of ' + count(s.hosts) + (s.hosts === 1 ? ' host ' : ' hosts '), shadow = s.hosts - s.closed - down - s.forced_closed;
+  const how = [s.refusing && count(s.refusing) + ' refused', s.probing && count(s.probing) + ' probing'].filter(Boolean).join(', ');
+  if (down) return count(down) + of + 'down: ' + how + (s.forced_closed ? '; ' + unprotected(s) : '');
+  if (s.forced_closed) return count(s.forced_closed) + of + 'forced closed, protection off' + (s.exposed ? ': ' + count(s.exposed) + ' over a threshold' : '');
+  if (shadow > 0) return count(shadow) + of + 'not closed, in shadow mode: calls go through';
+  return s.hosts === 1 ? 'The one host is closed' : 'All ' + count(s.hosts) + ' hosts are closed';
+}
 function head() {
-  const n = doc ? doc.summary.refusing : 0;
-  document.title = (mode === 'lost' ? 'disconnected' : n ? n + ' open' : '') + (mode === 'lost' || n ? ' - ' : '') + 'watertight';
+  const s = doc && doc.summary, says = mode === 'lost' ? 'disconnected' : s ? [downs(s) && count(downs(s)) + ' down', unprotected(s)].filter(Boolean).join(', ') : '';
+  document.title = (says ? says + ' - ' : '') + 'watertight';
 }
 
 const items = new Map();

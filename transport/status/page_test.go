@@ -133,7 +133,7 @@ func TestPageShowsATransitionWithoutReload(t *testing.T) {
 	w.set("telemetry.test", does{status: 503})
 	_ = call(tr, "https://telemetry.test:8443")
 	_ = call(tr, "https://telemetry.test:8443")
-	b.await("document.title === '1 open - watertight'")
+	b.await("document.title === '1 down - watertight'")
 	b.await("document.querySelector('.card.open h3')?.textContent === 'telemetry.test:8443'")
 	b.await("document.querySelector('#news').textContent.includes('telemetry.test:8443 is open: 1 failure in a row, last: status 503')")
 	b.await("document.querySelector('#transitions li.open').textContent.includes('closed → open')")
@@ -148,7 +148,7 @@ func TestPageShowsATransitionWithoutReload(t *testing.T) {
 	var left string
 	b.eval("document.querySelector('.next dd span').textContent", &left)
 	b.await(fmt.Sprintf("document.querySelector('.next dd span').textContent !== %q", left))
-	b.await("document.querySelector('#verdict').textContent === '1 of 2 hosts is refused'")
+	b.await("document.querySelector('#verdict').textContent === '1 of 2 hosts down: 1 refused'")
 
 	tr.Host("telemetry.test").Reset()
 	b.await("document.title === 'watertight' && document.querySelectorAll('.card').length === 0 && document.querySelectorAll('#closed tbody th').length === 2")
@@ -309,7 +309,7 @@ func TestPageSaysSinceWhenItIsDisconnected(t *testing.T) {
 	b.await(`document.querySelector('#link-age').textContent === ' (1 s): what is below is as of then'`)
 	b.await(`/then unknown since the connection was lost$/.test(document.querySelector('.last svg').getAttribute('aria-label'))`)
 	down.Store(false)
-	b.await("document.body.className === 'live' && document.title === 'watertight'")
+	b.await("document.body.className === 'live' && document.title === '1 forced closed, protection off - watertight'")
 }
 
 // A proxy, or middleware that cannot flush, takes the stream away.
@@ -324,7 +324,7 @@ func TestPagePollsWhereThereIsNoStream(t *testing.T) {
 	})
 	b.await("document.body.className === 'polling' && document.querySelector('#link-state').textContent === 'Polling every 2 s'")
 	_ = call(tr, "https://a.test")
-	b.await("document.title === '1 open - watertight' && document.querySelector('#transitions').textContent.includes('a.test:443') && document.querySelector('#news').textContent.includes('a.test:443')")
+	b.await("document.title === '1 down - watertight' && document.querySelector('#transitions').textContent.includes('a.test:443') && document.querySelector('#news').textContent.includes('a.test:443')")
 }
 
 // A restart, or a balancer: what was shown of the process before is not mixed in. When

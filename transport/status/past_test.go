@@ -51,7 +51,7 @@ func TestPageTellsWhatIsServedNow(t *testing.T) {
 	h.Since, h.SinceSeconds = ago(at, 60)
 	h.ClosedUntil, h.ClosedUntilSeconds = ago(at, 3*86400)
 	h.ProbeDue, h.ProbeDueSeconds = at.Add(time.Hour), 3600
-	h.Fallbacks = status.Fallbacks{Stale: 5, Degraded: 2, FailFast: 7}
+	h.Fallbacks = status.Fallbacks{Stale: 5, Degraded: 2, FailFast: 7, MaxStale: 600}
 	last := status.Stale{AgeSeconds: 60}
 	last.At, last.AgoSeconds = ago(at, 7*86400)
 	last.AsOf = last.At.Add(-time.Minute)
@@ -66,7 +66,7 @@ func TestPageTellsWhatIsServedNow(t *testing.T) {
 		b.await(fmt.Sprintf("/^%s$/.test(document.querySelector('.instead dd span')?.textContent) && /^%s$/.test(document.querySelector('.instead dd small').textContent)", value, more))
 	}
 	tell()
-	is("Nothing now", "last stale 7 d 0 h ago; 5 stale, 2 degraded, 7 × 503 so far")
+	is("Nothing now", `stored answers are older than Max stale \(10 min\); last stale 7 d 0 h ago; 5 stale, 2 degraded, 7 × 503 so far`)
 	b.await(`/^\(since [A-Z][a-z]+ \d+, \d\d:\d\d:\d\d\)$/.test(document.querySelector('.for span').textContent)`) // three days ago, not today
 	b.eval("document.querySelector('.card summary').click()", nil)
 	b.await(`[...document.querySelectorAll('.detail tr')].some(r => /^Last staleas of [A-Z][a-z]+ \d+, \d\d:\d\d:\d\d$/.test(r.textContent))`)
@@ -83,7 +83,7 @@ func TestPageTellsWhatIsServedNow(t *testing.T) {
 	stale := status.Stale{At: at, AsOf: at.Add(-time.Minute), AgeSeconds: 60}
 	h.Fallbacks.LastStale = &stale
 	next()
-	is(`Stale answers, as of \d\d:\d\d:\d\d; degraded answers`, `1 min old; 6 stale, 5 degraded, 7 × 503 so far`)
+	is(`Stale answers, as of \d\d:\d\d:\d\d; degraded answers`, `1 min old, up to 10 min after its freshness; 6 stale, 5 degraded, 7 × 503 so far`)
 	h.Fallbacks.LastStale = &status.Stale{At: at.Add(-5 * time.Second), AgoSeconds: 10, AsOf: at.Add(-time.Minute), AgeSeconds: 60}
 	h.Fallbacks.FailFast++
 	next()
@@ -91,7 +91,117 @@ func TestPageTellsWhatIsServedNow(t *testing.T) {
 	is("503, at once", `last stale 1. s ago; 6 stale, 5 degraded, 8 × 503 so far`)
 	next()
 	next()
-	is("Nothing now", `last stale 1. s ago; 6 stale, 5 degraded, 8 × 503 so far`)
+	is("Nothing now", `no call lately; last stale 1. s ago; 6 stale, 5 degraded, 8 × 503 so far`)
+}
+
+// one tells a page of one host, and of the summary that goes with it.
+type one struct {
+	*browser
+	at   time.Time
+	docs chan status.Hosts
+	host status.Host
+}
+
+func pageOf(t *testing.T, state string) *one {
+	t.Helper()
+	o := &one{at: time.Now().UTC(), docs: make(chan status.Hosts)}
+	o.host = status.Host{Scheme: "https", Host: "a.test:443", State: state, Shadow: []string{}, Failures: []status.FailureKind{}}
+	o.host.Since, o.host.SinceSeconds = ago(o.at, 30)
+	o.browser = told(t, status.Transitions{Instance: "i", Transitions: []status.Transition{}}, o.docs)
+	return o
+}
+
+func (o *one) tell(s status.Summary) {
+	o.docs <- status.Hosts{At: o.at, Instance: "i", Summary: s, Matched: 1, Hosts: []status.Host{o.host}}
+}
+
+// later is as many seconds later, of which the page takes the server's word.
+func (o *one) later(s float64) {
+	o.at = o.at.Add(time.Duration(s * float64(time.Second)))
+}
+
+// says waits until an element has a text.
+func (o *one) says(selector, text string) {
+	o.t.Helper()
+	o.await(fmt.Sprintf("/^%s$/.test(document.querySelector(%q)?.textContent)", text, selector))
+}
+
+// A breaker that somebody forced closed in the night protects nobody, and once looked
+// calm, as if forced when the outage began, and without its reason.
+func TestPageSaysOfAForcedHostWhatItWasAndThatNothingProtectsIt(t *testing.T) {
+	o := pageOf(t, "forced_closed")
+	o.host.ClosedUntil, o.host.ClosedUntilSeconds = ago(o.at, 230)
+	o.host.Cause = &status.Evidence{Trigger: "failure_rate", Text: "13 of 20 calls failed in 2s (limit 50 %), last: status 503"}
+	o.host.Window = &status.Window{MinCalls: 20, Calls: 12, Failures: 12, FailureRate: 1, FailureRateThreshold: .5}
+	o.tell(status.Summary{Hosts: 3, Closed: 1, Open: 1, Refusing: 1, ForcedClosed: 1})
+	o.says(".for b", `3\d s`)
+	o.says(".for span", `\(since `+o.host.Since.Format("15:04:05")+`\)`)
+	o.says(".why", `Forced closed by hand: every call goes through, whatever it comes to, until it is reset\. Not closed since `+o.host.ClosedUntil.Format("15:04:05")+`: 13 of 20 calls failed in 2s \(limit 50 %\), last: status 503\.`)
+	o.says("#verdict", "1 of 3 hosts down: 1 refused; 1 forced closed, protection off")
+	o.await("document.title === '1 down, 1 forced closed, protection off - watertight'")
+	o.await("!document.querySelector('.card').classList.contains('exposed')")
+
+	o.host.Window.Calls, o.host.Window.Failures, o.host.Window.Over = 40, 40, true
+	o.tell(status.Summary{Hosts: 3, Closed: 2, ForcedClosed: 1, Exposed: 1})
+	o.says(".why .ill", ` No protection: 100 % of 40 calls fail \(limit 50 %\)\.`)
+	o.says("#verdict", "1 of 3 hosts forced closed, protection off: 1 over a threshold")
+	o.await("document.querySelector('#verdict').className === 'bad' && document.querySelector('.card').classList.contains('exposed')")
+}
+
+// Answers that are failures are no answers.
+func TestPageSaysWhatCallsThatGoThroughComeTo(t *testing.T) {
+	o := pageOf(t, "forced_closed")
+	o.host.Window = &status.Window{MinCalls: 20, FailureRateThreshold: .5}
+	sum := status.Summary{Hosts: 1, ForcedClosed: 1}
+	for _, test := range []struct {
+		calls, failures int
+		rate            float64
+		want            string
+	}{
+		{10, 10, 1, "Nothing: calls go through, 100 % fail"},
+		{10, 4, .4, "The answers themselves: 40 % of calls fail"},
+		{10, 0, 0, "The answers themselves"},
+	} {
+		o.host.Window.Calls, o.host.Window.Failures, o.host.Window.FailureRate = test.calls, test.failures, test.rate
+		for range 2 {
+			o.tell(sum)
+			o.later(5)
+			time.Sleep(time.Second)
+		}
+		o.says(".instead dd span", test.want)
+	}
+}
+
+// An ill host goes back and forth between open and half-open, and the headline with it.
+func TestHeadlineCountsAHostAsDownWhileItIsProbed(t *testing.T) {
+	o := pageOf(t, "half_open")
+	o.host.Calls.Total = 7
+	o.tell(status.Summary{Hosts: 3, Closed: 1, Open: 1, HalfOpen: 1, Refusing: 1, Probing: 1})
+	o.says("#verdict", "2 of 3 hosts down: 1 refused, 1 probing")
+	o.await("document.title === '2 down - watertight'")
+	o.says(".next dd span", "with the next call") // and not "now", as nobody calls
+	o.host.Permits.InUse = 1
+	o.tell(status.Summary{Hosts: 3, Closed: 2, HalfOpen: 1, Probing: 1})
+	o.says("#verdict", "1 of 3 hosts down: 1 probing")
+	o.says(".next dd span", "now")
+}
+
+// Stale answers run out, and callers get errors from then on.
+func TestPageSaysWhenStaleAnswersHaveRunOut(t *testing.T) {
+	o := pageOf(t, "open")
+	o.host.ProbeDue, o.host.ProbeDueSeconds = o.at.Add(time.Hour), 3600
+	last := status.Stale{AgeSeconds: 600}
+	last.At, last.AgoSeconds = ago(o.at, 60)
+	last.AsOf = last.At.Add(-10 * time.Minute)
+	o.host.Fallbacks = status.Fallbacks{Stale: 5, MaxStale: 600, LastStale: &last}
+	for range 2 {
+		o.host.Calls.Total += 20
+		o.tell(status.Summary{Hosts: 1, Open: 1, Refusing: 1})
+		o.later(5)
+		time.Sleep(time.Second)
+	}
+	o.says(".instead dd span", "Nothing now: callers get errors")
+	o.says(".instead dd small", `stored answers are older than Max stale \(10 min\); last stale 1 min ago; 5 stale so far`)
 }
 
 // What nobody knows is not drawn, nor told: a host whose transitions have left the
