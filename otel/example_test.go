@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"time"
 
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/watertight-go/watertight/otel"
@@ -68,6 +70,31 @@ func Example() {
 	// internal resilience GET
 	//     resilience.outcome success
 	//     resilience.attempts 2
+}
+
+// A program with providers of its own, from its start to its end.
+func Example_wiring() {
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+
+	client, shutdown, err := wire(printer{}, sdkmetric.NewManualReader())
+	if err != nil {
+		log.Fatal(err)
+	}
+	resp, err := client.Get(server.URL)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	if err := shutdown(context.Background()); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// client GET
+	//     http.response.status_code 404
+	// internal resilience GET
+	//     resilience.outcome success
+	//     resilience.attempts 1
 }
 
 // Hosts of one dependency share a name, so that a dashboard has one line for them,
