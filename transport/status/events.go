@@ -73,15 +73,16 @@ func (h *Handler) resume(r *http.Request) (uint64, error) {
 	if id == "" {
 		name, id = "after", r.URL.Query().Get("after")
 	}
+	all, _ := h.t.Transitions(0)
+	newest := lastOf(all)
 	if id == "" {
-		all, _ := h.t.Transitions(0)
-		return lastOf(all), nil
+		return newest, nil
 	}
 	n, ok := h.after(id)
 	if !ok {
-		return 0, &problem{Field: name, Value: id, Want: "the id of an event, or of a transition"}
+		return 0, &problem{Field: name, Value: id, Want: wantID}
 	}
-	return n, nil
+	return min(n, newest), nil // beyond it, no transition would ever be after
 }
 
 // flushes reports whether what is written can be sent at once.

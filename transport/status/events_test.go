@@ -273,6 +273,32 @@ func TestEventsGoOnAfterTheLastOneThatWasSeen(t *testing.T) {
 	})
 }
 
+// An ID beyond the newest, as of a mistyped URL, once kept all transitions from its reader.
+func TestEventsAfterWhatIsNotYetGoOnAfterTheNewest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{}
+		tr := w.over(t, transport.Config{Default: brittle()})
+		h := status.New(tr, status.Config{})
+		_ = call(tr, "https://a.test")
+		tr.Host("a.test").ForceOpen()
+		s, cancel := follow(h, "/events?after=99")
+		defer cancel()
+		if got := fields(s.take(), "id"); len(got) != 0 {
+			t.Errorf("at first: %v", got)
+		}
+		for range 2 {
+			tr.Host("a.test").Reset()
+			synctest.Wait()
+			if got := fields(s.take(), "id"); len(got) != 1 {
+				t.Errorf("of one transition: %v", got)
+			}
+			tr.Host("a.test").ForceOpen()
+			synctest.Wait()
+			_ = s.take()
+		}
+	})
+}
+
 func TestEventsAreOfTheHostsThatWereAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tr := (&world{}).over(t, transport.Config{})

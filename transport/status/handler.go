@@ -131,9 +131,13 @@ func (h *Handler) transitions(w http.ResponseWriter, r *http.Request) {
 	after := uint64(0)
 	for name, values := range r.URL.Query() {
 		value := strings.Join(values, ",")
+		if name != "after" {
+			refuse(w, &problem{Field: name, Value: value, Want: "one of the parameters after"})
+			return
+		}
 		n, ok := h.after(value)
-		if name != "after" || !ok {
-			refuse(w, &problem{Field: name, Value: value, Want: "after, with the ID of a transition"})
+		if !ok {
+			refuse(w, &problem{Field: name, Value: value, Want: wantID})
 			return
 		}
 		after = n
@@ -160,6 +164,8 @@ func lastOf(all []transport.HostTransition) uint64 {
 	}
 	return all[len(all)-1].ID
 }
+
+const wantID = "an ID: a number, or instance-number as in Last-Event-ID"
 
 // after reads the ID of a transition: a number, or that of an event, which says of
 // which instance it is. Of another instance all are new.

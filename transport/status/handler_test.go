@@ -194,9 +194,9 @@ func TestWrongParametersAreNamedWithWhatWouldBeRight(t *testing.T) {
 		"events?limit=101":      {"limit", "101", "from 0 to 100"},
 		"hosts?limt=1":          {"limt", "1", "state, q, host, scheme, limit"},
 		"hosts?q=" + long:       {"q", long[:300] + "...", "at most 300 bytes"},
-		"transitions?after=x":   {"after", "x", "ID of a transition"},
-		"transitions?before=1":  {"before", "1", "after"},
-		"events?after=latest":   {"after", "latest", "id of an event"},
+		"transitions?after=x":   {"after", "x", "instance-number as in Last-Event-ID"},
+		"transitions?before=1":  {"before", "1", "one of the parameters after"},
+		"events?after=latest":   {"after", "latest", "an ID: a number"},
 		"events?before=1":       {"before", "1", "limit, after"},
 		"transitions?after=ab-": {"after", "ab-", "ID"},
 	} {
