@@ -128,7 +128,7 @@ func transitionOf(t *transport.HostTransition, at time.Time) Transition {
 		At: stamp(t.At), AgoSeconds: ago(at, t.At), Evidence: evidenceOf(&t.Evidence),
 	}
 	if !t.Until.IsZero() {
-		d.OpenForSeconds = seconds(t.Until.Sub(t.At))
+		d.OpenForSeconds = ago(t.Until, t.At)
 	}
 	return d
 }
@@ -154,7 +154,14 @@ func kinds(all []transport.Failure) []FailureKind {
 func stamp(t time.Time) time.Time { return t.UTC().Round(time.Millisecond) }
 
 // seconds is a duration in JSON, to the microsecond.
-func seconds(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }
+func seconds(d time.Duration) float64 { return decimal(d, time.Microsecond) }
+
+// decimal is a duration in seconds, rounded to a unit: one division of whole numbers
+// gives the number that is written so, where Duration.Seconds adds two and may give
+// 28.349999999999998.
+func decimal(d, unit time.Duration) float64 {
+	return float64(d.Round(unit)/unit) / float64(time.Second/unit)
+}
 
 // ago is how long before at a time was, to the millisecond; 0 for none. Both have a
 // reading of the monotonic clock, so that a change of the time of day is no age.
@@ -162,7 +169,7 @@ func ago(at, then time.Time) float64 {
 	if then.IsZero() {
 		return 0
 	}
-	return at.Sub(then).Round(time.Millisecond).Seconds()
+	return decimal(at.Sub(then), time.Millisecond)
 }
 
 // share is a part of a whole, to four digits.

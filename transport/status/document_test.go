@@ -202,3 +202,15 @@ func TestDocumentOfAHostThatIsFineSaysNoMoreThanThere(t *testing.T) {
 		}
 	}
 }
+
+// 28.35 s were once 28.349999999999998: Duration.Seconds adds two numbers.
+func TestDocumentRoundsSecondsToWhatIsWrittenSo(t *testing.T) {
+	s, at := outage()
+	for ms := range int64(60_000) {
+		s.Transitions[len(s.Transitions)-1].Until = at.Add(time.Duration(ms)*time.Millisecond + 7)
+		d, err := json.Marshal(status.Describe(s, at).ProbeDueSeconds)
+		if _, digits, _ := strings.Cut(string(d), "."); err != nil || len(digits) > 3 {
+			t.Fatalf("%d ms: %s", ms, d)
+		}
+	}
+}
