@@ -1,6 +1,8 @@
 package status
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -11,6 +13,7 @@ import (
 type Controlled struct {
 	Host   string            `json:"host"`   // as it was asked for
 	Action string            `json:"action"` // force-open, force-closed, reset
+	Known  bool              `json:"known"`  // false: no such host was called yet, and there is none in Hosts
 	Hosts  []ControlledState `json:"hosts"`  // those that are known, and their states now
 	Note   string            `json:"note,omitempty"`
 }
@@ -55,7 +58,10 @@ func Control(t *transport.Transport, hosts ...string) http.Handler {
 
 type control struct{ t *transport.Transport }
 
-const maxForm = 4 << 10 // bytes
+const (
+	maxForm     = 4 << 10 // bytes
+	maxHostName = 253     // bytes, RFC 1035 section 2.3.4 without its dot at the end
+)
 
 func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	action, name, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
@@ -77,10 +83,14 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if name == "" {
 		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		name = r.PostFormValue("host")
+		if err := r.ParseForm(); err != nil {
+			refuse(w, badForm(err))
+			return
+		}
+		name = r.PostForm.Get("host")
 	}
 	host := c.t.Host(name)
-	if name == "" || host.Err() != nil {
+	if name == "" || host.Err() != nil || len(bareName(name)) > maxHostName {
 		refuse(w, badHost(name, host.Err()))
 		return
 	}
@@ -89,20 +99,47 @@ func (c *control) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for _, s := range host.Snapshot() {
 		answer.Hosts = append(answer.Hosts, ControlledState{s.Scheme, s.Host, s.State.String()})
 	}
-	if len(answer.Hosts) == 0 {
-		answer.Note = "no host of this name was called yet: check its spelling; what is forced holds from its first call on"
+	answer.Known = len(answer.Hosts) > 0
+	switch {
+	case answer.Known:
+	case action == "reset":
+		answer.Note = "no host of this name was called yet: check its spelling; nothing was reset but what was forced under this name before"
+	default:
+		answer.Note = "no host of this name was called yet: check its spelling; nothing is shown of it, and it is " +
+			strings.Replace(action, "force-", "forced ", 1) + " from its first call on, until it is reset under the same name"
 	}
 	writeJSON(w, http.StatusOK, answer)
 }
+
+// bareName is a host's name without its scheme and port.
+func bareName(name string) string {
+	if _, authority, ok := strings.Cut(name, "://"); ok {
+		name = authority
+	}
+	return bare(name)
+}
+
+// badForm is the problem with a body that cannot be read as a form.
+func badForm(err error) *problem {
+	if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+		return &problem{Status: http.StatusRequestEntityTooLarge, Field: "form", Want: fmt.Sprintf("at most %d bytes", tooLarge.Limit),
+			Text: fmt.Sprintf("form: too large: must be at most %d bytes", tooLarge.Limit)}
+	}
+	return &problem{Field: "form", Want: wantForm, Text: "form: malformed: must be " + wantForm}
+}
+
+const wantForm = "a form-encoded body such as host=payments.internal, not the query or JSON"
 
 // badHost is the problem with a host's name, without what may be a password.
 func badHost(name string, err error) *problem {
 	p := &problem{Field: "host", Value: name, Want: "a name, name:port or scheme://name, such as payments.internal:8443"}
 	switch {
-	case strings.ContainsAny(name, "?#@"):
-		p.Value, p.Text = "", err.Error()
 	case name == "":
-		p.Text = "host: missing: must be " + p.Want + ", in the form or the path"
+		p.Text = "host: missing: must be " + p.Want + ", in the path, or in " + wantForm
+	case err != nil && strings.ContainsAny(name, "?#@"):
+		p.Value, p.Text = "", err.Error()
+	case len(bareName(name)) > maxHostName:
+		p.Want = fmt.Sprintf("a name of at most %d bytes", maxHostName)
 	}
 	return p
 }

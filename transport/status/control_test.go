@@ -100,7 +100,13 @@ func TestControlSaysWhenNobodyHasCalledTheHost(t *testing.T) {
 	tr := (&world{}).over(t, transport.Config{})
 	_ = call(tr, "https://payments.test")
 	d := decode[status.Controlled](t, press(status.Control(tr), "/force-open", url.Values{"host": {"paymets.test"}}))
-	if d.Hosts == nil || len(d.Hosts) != 0 || !strings.Contains(d.Note, "spelling") {
+	if d.Known || d.Hosts == nil || len(d.Hosts) != 0 || !strings.Contains(d.Note, "spelling") || !strings.Contains(d.Note, "forced open from its first call on") {
+		t.Errorf("%+v", d)
+	}
+	if d := decode[status.Controlled](t, press(status.Control(tr), "/reset", url.Values{"host": {"paymets.test"}})); d.Known || !strings.Contains(d.Note, "nothing was reset") {
+		t.Errorf("%+v", d)
+	}
+	if d := decode[status.Controlled](t, press(status.Control(tr), "/reset", url.Values{"host": {"payments.test"}})); !d.Known || d.Note != "" {
 		t.Errorf("%+v", d)
 	}
 }
@@ -155,7 +161,10 @@ func TestControlNamesWhatIsWrong(t *testing.T) {
 		{"/reset", "a.test?token=secret", 400, "host", "", "name:port"},
 		{"/open", "a.test", 404, "path", "/open", "force-open"},
 		{"/", "a.test", 404, "path", "/", "reset"},
-		{"/reset", strings.Repeat("a", 5000), 400, "host", "", "name:port"},
+		{"/reset", strings.Repeat("a", 5000), 413, "form", "", "4096 bytes"},
+		{"/reset", strings.Repeat("a", 254), 400, "host", strings.Repeat("a", 254), "253 bytes"},
+		{"/reset", "https://" + strings.Repeat("a.", 126) + "ab:8443", 400, "host", "https://" + strings.Repeat("a.", 126) + "ab:8443", "253 bytes"},
+		{"/reset/" + strings.Repeat("a", 254), "", 400, "host", strings.Repeat("a", 254), "253 bytes"},
 	} {
 		w := press(c, test.path, url.Values{"host": {test.host}})
 		var p struct{ Error, Field, Value, Want string }
@@ -165,5 +174,28 @@ func TestControlNamesWhatIsWrong(t *testing.T) {
 		if strings.Contains(w.Body.String(), "secret") {
 			t.Errorf("quoted: %s", w.Body)
 		}
+	}
+}
+
+// A body that is no form was once a host that was missing, which helped nobody.
+func TestControlSaysHowAHostIsGiven(t *testing.T) {
+	c := status.Control((&world{}).over(t, transport.Config{}))
+	for _, test := range []struct{ path, kind, body, want string }{
+		{"/reset?host=a.test", "", "", "not the query or JSON"},
+		{"/reset", "application/json", `{"host":"a.test"}`, "not the query or JSON"},
+		{"/reset", "application/x-www-form-urlencoded", "host=%zz", "form: malformed"},
+	} {
+		r := httptest.NewRequest("POST", test.path, strings.NewReader(test.body))
+		if test.kind != "" {
+			r.Header.Set("Content-Type", test.kind)
+		}
+		w := httptest.NewRecorder()
+		c.ServeHTTP(w, r)
+		if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), test.want) {
+			t.Errorf("%s %s: %d %s", test.path, test.body, w.Code, w.Body)
+		}
+	}
+	if w := press(c, "/reset", url.Values{"host": {"https://" + strings.Repeat("a.", 126) + "a:8443"}}); w.Code != http.StatusOK {
+		t.Errorf("a name of 253 bytes: %d %s", w.Code, w.Body)
 	}
 }
