@@ -31,8 +31,8 @@
 // semantic conventions have it.
 //
 // Decisions are counted where they are taken, by atomics that a collection reads, for as
-// long as the provider lives, which keeps the Observer: a program makes one, not one for
-// each call. The states of breakers, permits and budgets are looked at when they are
+// long as the provider lives, which keeps the Observer: make one as rarely as a provider,
+// not for each call. The states of breakers, permits and budgets are looked at when they are
 // collected, and those of a host that the Transport has dropped go away. What layers in shadow mode
 // would have done is apart, with resilience.shadow = true: alerts leave it out.
 //
@@ -45,8 +45,9 @@
 //
 // Calls wait for no exporter but one that the program has made part of ending a span.
 // What a provider, a Propagator or a PolicyName does in place of its duty is reported
-// to otel.Handle, once and on a goroutine of its own, and costs its own signal alone. So is, once, that hosts share a
-// state for want of MaxHosts, and that the Transport's Logger blocks.
+// to otel.Handle, once and on a goroutine of its own, and costs its own signal alone.
+// So is, once, that hosts share a state for want of MaxHosts, and that the Transport's
+// Logger blocks.
 //
 // # Together with otelhttp
 //
