@@ -32,9 +32,10 @@
 //
 // Decisions are counted where they are taken, by atomics that a collection reads, for as
 // long as the provider lives, which keeps the Observer: make one as rarely as a provider,
-// not for each call. The states of breakers, permits and budgets are looked at when they are
-// collected, and those of a host that the Transport has dropped go away. What layers in shadow mode
-// would have done is apart, with resilience.shadow = true: alerts leave it out.
+// not for each call. The states of breakers, permits and budgets are looked at when they
+// are collected, and those of a host that the Transport has dropped go away. What layers
+// in shadow mode would have done is apart, with resilience.shadow = true: alerts leave it
+// out.
 //
 // Series are bounded: policy names by [Config.MaxPolicyNames], which has the budget for
 // the limit of an SDK, methods to those that are registered, statuses by what a host may

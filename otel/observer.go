@@ -150,14 +150,14 @@ func (o *Observer) fallback(ctx context.Context, c *call, s *series, e *transpor
 		return
 	}
 	stale := e.Fallback == "stale"
+	if m := &o.meters.staleness; stale && o.enabled(ctx, m) {
+		o.record(ctx, m, e.Staleness.Seconds(), s.record)
+	}
 	if c != nil && c.span.IsRecording() {
 		c.span.SetAttributes(attribute.String("resilience.fallback.kind", e.Fallback), attribute.String("resilience.fallback.reason", reason))
 		if stale {
 			c.span.SetAttributes(attribute.Float64("resilience.fallback.staleness", e.Staleness.Seconds()))
 		}
-	}
-	if m := &o.meters.staleness; stale && o.enabled(ctx, m) {
-		o.record(ctx, m, e.Staleness.Seconds(), s.record)
 	}
 }
 
