@@ -54,11 +54,13 @@ function fill(node, ...parts) { // which is left alone where it says the same
 }
 function joined(list, by) { return list.filter(Boolean).flatMap((x, i) => i ? [by, x] : [x]).flat(); }
 
-// What the server said last. Ages are its own, and go on by our stopwatch.
+// What the server said last. Ages are its own, and go on by our stopwatch, which stands
+// while the connection is lost: what it would count then, nobody knows.
 
 let doc = null, docAt = 0, instance = '', transitions = [], lastID = 0;
 let whole = 0; // since when no transition is missing, unless the oldest is not the first there was
-const since = () => local() - docAt, age = t => t.ago_seconds + local() - t.got;
+const stopwatch = () => mode === 'lost' ? lostAt : local(), lost = () => local() - stopwatch();
+const since = () => Math.max(0, stopwatch() - docAt), age = t => t.ago_seconds + Math.max(0, stopwatch() - t.got);
 const staleFor = s => s.ago_seconds + s.age_seconds + since();
 const samples = new Map(); // counters of the last ten seconds, for rates
 
@@ -71,7 +73,7 @@ function sample(h) {
 function rate(h, what) { // of the last ten seconds, or of those before the connection was lost; null: not known yet
   const all = samples.get(key(h));
   if (!all) return null;
-  const now = Date.parse(doc.at) / 1000 + (mode === 'lost' ? Math.max(0, lostAt - docAt) : since());
+  const now = Date.parse(doc.at) / 1000 + since();
   let first = all[0]; // as nothing is sent where nothing changes, a sample holds until the next one
   for (const s of all) if (s.at <= now - 10) first = s;
   const time = Math.min(10, now - first.at);
@@ -161,7 +163,7 @@ function card() {
   const why = el('span'), before = el('span'), ill = el('b', {className: 'ill'}), kinds = el('span', {className: 'kinds'});
   const forced = () => c.host.state.startsWith('forced'), limitOf = x => x ? ' (limit ' + percent(x) + ')' : '';
   const fact = (name, className) => { const dd = el('dd', {}, el('span'), el('small')); return {div: el('div', className ? {className} : {}, el('dt', {}, name), dd), value: dd.firstChild, more: dd.lastChild, dd}; };
-  const next = fact('Next probe', 'next'), instead = fact('Served instead', 'instead'), refused = fact('Refused'), permits = fact('Permits in use'), budget = fact('Retry budget'), latency = fact('Latency p50', 'latency');
+  const next = fact('Next probe', 'next'), instead = fact('Served instead', 'instead'), refused = fact('Refused', 'refused'), permits = fact('Permits in use'), budget = fact('Retry budget'), latency = fact('Latency p50', 'latency');
   for (const f of [permits, budget]) { f.bar = bar(); f.value.after(f.bar); }
   const svg = el('svg', {viewBox: '0 0 ' + strip + ' 10', preserveAspectRatio: 'none', role: 'img'});
   const more = details(), open = el('details', {}, el('summary', {}, 'Counts and configuration'), more);
@@ -230,7 +232,8 @@ function card() {
     text(refused.more, (h.shadow.includes('breaker') ? 'would be; ' : '') + (refusing === null ? '\u00a0' : perSecond(refusing) + ' a second'));
   };
   c.draw = () => {
-    const marks = past(c.host), end = mode === 'lost' ? strip - (local() - lostAt) : strip, rects = [], said = [];
+    const gap = lost(), end = strip - gap, marks = past(c.host), rects = [], said = [];
+    for (const m of marks) m.ago += gap; // the strip goes on, as the time does
     let first = 'unknown';
     marks.forEach((m, i) => {
       const x = Math.max(0, strip - m.ago), to = i + 1 < marks.length ? strip - marks[i + 1].ago : end;
@@ -279,7 +282,7 @@ function past(h) {
     mark(began, h.state);
     return marks;
   }
-  const oldest = age(mine[0]), last = mine[mine.length - 1], known = transitions[0].id > 1 ? age(transitions[0]) : local() - whole;
+  const oldest = age(mine[0]), last = mine[mine.length - 1], known = transitions[0].id > 1 ? age(transitions[0]) : stopwatch() - whole;
   if (left > Math.max(oldest, known) + 1) mark(left, 'away'); // since then it was something else, by turns
   if (known > oldest) mark(known, mine[0].from);
   for (const t of mine) mark(age(t), t.to, t.at);
@@ -345,6 +348,7 @@ let wanted = '', chosen = '', showAll = false;
 
 function showHosts() {
   const s = doc.summary;
+  $('filter').hidden = $('columns').hidden = false; // what is empty until now would look as if nothing were wrong
   text($('name'), doc.name);
   text($('verdict'), verdict(s));
   cls($('verdict'), downs(s) || s.exposed ? 'bad' : '');
@@ -436,15 +440,17 @@ function tell(t) { // one sentence for all that comes within 300 ms
 // The connection: a stream, or where there is none, polling.
 
 let source = null, mode = '', lostAt = 0, heard = 0, poller = 0, asked = 0;
-function now(m) {
+function now(m, at = local()) { // at: when the connection was lost
   heard = local();
   if (m === mode) return;
-  if (m === 'lost') lostAt = local();
+  if (m === 'lost') lostAt = at;
   if (mode === 'lost') samples.clear(); // nobody knows what they were in between
   mode = m;
   cls(document.body, m);
-  text($('link-state'), m === 'live' ? 'Live' : m === 'polling' ? 'Polling every 2 s' : 'Disconnected since ' + new Date().toLocaleTimeString([], {hour12: false}));
+  text($('link-state'), m === 'live' ? 'Live' : m === 'polling' ? 'Polling every 2 s' : 'Disconnected since ' + new Date(Date.now() - (local() - at) * 1000).toLocaleTimeString([], {hour: '2-digit', minute: '2-digit', second: '2-digit', hour12: false}));
   text($('link-age'), '');
+  if (m === 'lost' && !doc) text($('verdict'), 'Nothing is known: no answer');
+  else if (!doc) text($('verdict'), 'Loading...');
   head();
 }
 const query = () => 'limit=' + limit + (chosen ? '&state=' + chosen : '') + (wanted ? '&q=' + encodeURIComponent(wanted) : '');
@@ -540,11 +546,16 @@ $('q').addEventListener('input', () => {
 });
 $('all').addEventListener('click', () => { showAll = !showAll; showTransitions(); });
 
+{ // the zone of all times, once
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || '', off = new Date().toLocaleTimeString('en', {timeZoneName: 'shortOffset'}).split(' ').pop();
+  text($('zone'), 'Times in ' + (zone === 'UTC' ? zone : [zone, off.replace('GMT', 'UTC')].filter(Boolean).join(', ')));
+}
+text($('verdict'), 'Loading...');
 setInterval(() => {
   if (doc) { for (const c of cards.values()) c.tick(); for (const r of rows.values()) r.tick(); }
   for (const li of items.values()) li.tick();
   if (mode === 'lost') text($('link-age'), ' (' + span(local() - lostAt) + ')' + (doc ? ': what is below is as of then' : ''));
-  if (source && (local() - heard) * 1000 > silence) { now('lost'); connect(); }
+  if (source && (local() - heard) * 1000 > silence) { now('lost', heard); connect(); }
 }, 1000);
 setInterval(() => { if (doc) draw(); }, 5000);
 again();

@@ -308,8 +308,60 @@ func TestPageSaysSinceWhenItIsDisconnected(t *testing.T) {
 	b.await(`/^Disconnected since \d\d:\d\d:\d\d$/.test(document.querySelector('#link-state').textContent) && document.title === 'disconnected - watertight'`)
 	b.await(`document.querySelector('#link-age').textContent === ' (1 s): what is below is as of then'`)
 	b.await(`/then unknown since the connection was lost$/.test(document.querySelector('.last svg').getAttribute('aria-label'))`)
+	var then, later string
+	const shown = "document.querySelector('.for').textContent + document.querySelector('.refused').textContent + document.querySelector('#transitions').textContent"
+	b.eval(shown, &then)
+	time.Sleep(2500 * time.Millisecond)
+	if b.eval(shown, &later); then != later { // it went on to count, as if it knew
+		t.Errorf("%s,\nand after it was lost:\n%s", then, later)
+	}
 	down.Store(false)
 	b.await("document.body.className === 'live' && document.title === '1 forced closed, protection off - watertight'")
+}
+
+// Before the first document all was empty, as if nothing were wrong.
+func TestPageSaysThatItKnowsNothingUntilItDoes(t *testing.T) {
+	w := &world{}
+	w.set("a.test", does{status: 500})
+	tr := w.over(t, transport.Config{Default: brittle()})
+	_ = call(tr, "https://a.test")
+	var deaf atomic.Bool
+	deaf.Store(true)
+	loaded := make(chan struct{})
+	b, _ := shown(t, tr, func(h http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !strings.HasSuffix(r.URL.Path, "/status/") {
+				select {
+				case <-loaded:
+				case <-r.Context().Done():
+				}
+				if deaf.Load() {
+					panic(http.ErrAbortHandler)
+				}
+			}
+			h.ServeHTTP(w, r)
+		})
+	})
+	empty := "document.querySelector('#cards').offsetParent === null && document.querySelector('#filter').offsetParent === null && document.querySelector('#closed').offsetParent === null"
+	b.await("document.querySelector('#verdict').textContent === 'Loading...' && document.querySelector('#zone').textContent === 'Times in UTC' && " + empty)
+	close(loaded)
+	b.await("document.querySelector('#verdict').textContent === 'Nothing is known: no answer' && " + empty)
+	deaf.Store(false)
+	b.await("document.querySelector('#verdict').textContent === '1 of 1 host down: 1 refused' && !(" + empty + ")")
+	var times []struct{ DateTime, Title string }
+	b.eval("[...document.querySelectorAll('.card time')].map(e => ({DateTime: e.dateTime, Title: e.title}))", &times)
+	for _, at := range times {
+		if _, err := time.Parse(time.RFC3339, at.DateTime); err != nil || !strings.Contains(at.Title, "GMT+0000") {
+			t.Errorf("%+v", at)
+		}
+	}
+	if len(times) != 2 {
+		t.Errorf("%d times", len(times))
+	}
+
+	b.do("Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	b.do("Page.reload", nil, nil)
+	b.await("document.querySelector('#verdict')?.textContent === 'Not loaded' && document.body.innerText.includes('shows nothing without JavaScript')")
 }
 
 // A proxy, or middleware that cannot flush, takes the stream away.
