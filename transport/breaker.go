@@ -92,6 +92,8 @@ type breaker struct {
 	recent      []Transition
 	queue       []told // to be delivered
 	delivering  bool
+	unlogged    []told // delivered, but for the log
+	logging     bool
 	retiring    bool // the pool, once b.mu is released
 }
 

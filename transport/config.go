@@ -48,7 +48,9 @@ type Config struct {
 	// Logger gets the breakers' transitions, what else an owner must know, and at
 	// debug refusals and retries (whether it takes those it is asked once a second,
 	// without the context of a call). A handler that blocks holds up a call for
-	// 100 ms a record, and then none until it is free. Nil: slog.Default() at the
+	// 100 ms a record, and then none until it is free. One that itself calls
+	// through the Transport must pass on the context it is given, or at debug its
+	// calls are told to it too. Nil: slog.Default() at the
 	// time; silence it with slog.New(slog.DiscardHandler).
 	Logger *slog.Logger
 

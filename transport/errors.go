@@ -157,8 +157,11 @@ func (e *Error) ErrorType() string {
 	case ErrTLSTimeout:
 		return "timeout_tls"
 	case ErrReadTimeout:
-		if e.Phase == phaseBody.String() {
+		switch e.Phase {
+		case phaseBody.String():
 			return "timeout_body"
+		case phaseWrite.String():
+			return "timeout_write"
 		}
 		return "timeout_response_header"
 	case ErrStreamIdle:

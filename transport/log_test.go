@@ -206,6 +206,27 @@ func TestLogOfAPanicHoldsNoURL(t *testing.T) {
 	}
 }
 
+// A transition is told of before its call returns, whatever the log of another one does.
+func TestLogThatTakesItsTimeDelaysNoObserver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		seen := &transporttest.Recorder{}
+		tr := transport.Must(transport.New(transport.Config{
+			Base:     transporttest.NewBase(transporttest.Step{Status: 503}),
+			Default:  policy.Policy{Breaker: policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Millisecond, HalfOpenProbes: 1}},
+			Logger:   slog.New(listenerLog(func(context.Context, slog.Record) { time.Sleep(90 * time.Millisecond) })),
+			Observer: seen,
+		}))
+		go func() { _ = hostCall(tr, "http://a.test") }() // trips, and logs that
+		time.Sleep(10 * time.Millisecond)
+		start := time.Now()
+		_ = hostCall(tr, "http://a.test") // a probe
+		if n := seen.Count(transport.EventTransition); n != 3 || time.Since(start) != 0 {
+			t.Errorf("%d transitions were told of after %v, want 3 at once", n, time.Since(start))
+		}
+		time.Sleep(time.Minute)
+	})
+}
+
 // leveled is a handler with a level.
 type leveled struct {
 	least slog.Level

@@ -31,6 +31,10 @@ func (b *breaker) deliver() {
 	if retiring {
 		b.h.pools.retire(b.h.pools.current.Load())
 	}
+	defer func() { // also when a listener ends its goroutine
+		for b.logOne() {
+		}
+	}()
 	for b.deliverOne() {
 	}
 }
@@ -45,6 +49,7 @@ func (b *breaker) deliverOne() bool {
 	}
 	t := b.queue[0]
 	b.queue = b.queue[1:]
+	b.unlogged = append(b.unlogged, t)
 	b.delivering = true
 	b.mu.Unlock()
 	defer func() { // also when a listener ends its goroutine
@@ -56,12 +61,32 @@ func (b *breaker) deliverOne() bool {
 	return true
 }
 
-// tell reports a transition.
+// logOne is deliverOne for the log, which holds up no observer: a handler may take its
+// time, and the span of a call be over by then.
+func (b *breaker) logOne() bool {
+	b.mu.Lock()
+	if len(b.unlogged) == 0 || b.logging {
+		b.mu.Unlock()
+		return false
+	}
+	t := b.unlogged[0]
+	b.unlogged = b.unlogged[1:]
+	b.logging = true
+	b.mu.Unlock()
+	defer func() {
+		b.mu.Lock()
+		b.logging = false
+		b.mu.Unlock()
+	}()
+	b.log(t.ctx, t.transition)
+	return true
+}
+
+// tell reports a transition to all but the log.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
 	b.h.t.history.add(HostTransition{Scheme: b.h.key.scheme, Host: b.h.name, Shadow: b.policy.Shadow, Transition: *t})
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
-	b.log(ctx, t) // last: a handler may take its time
 }
 
 // seconds is a duration in a log, to the millisecond.
