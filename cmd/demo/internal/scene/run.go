@@ -10,6 +10,7 @@ import (
 
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
+	page "github.com/watertight-go/watertight/transport/status"
 )
 
 // rig is one run's scene: dependencies, assembler, load, and what is recorded.
@@ -24,6 +25,7 @@ type rig struct {
 	stack   *transport.Transport // nil: the bare client
 	bare    *http.Transport      // nil: the stack
 	page    *server              // of the stack's state
+	mounted *page.Handler        // the same under -serve's address
 	cancel  context.CancelFunc   // of the load
 	running sync.WaitGroup
 
@@ -71,7 +73,7 @@ func newRig(s setting, v *view, withStack, endless bool, x *export) (*rig, error
 		deps = append(deps, d)
 	}
 	client, err := r.client(withStack)
-	if err == nil && withStack {
+	if err == nil && withStack && !endless { // under -serve it is mounted there
 		err = r.servePage()
 	}
 	if err == nil {

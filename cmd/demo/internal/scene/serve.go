@@ -25,10 +25,13 @@ func runServe(ctx context.Context, s setting, v *view, addr string, x *export) (
 		_ = l.Close()
 		return exitFailed, err
 	}
-	control := serve(l, r.control("http://"+l.Addr().String()))
+	control := serve(l, r.control("http://"+l.Addr().String(), addr))
+	control.RegisterOnShutdown(r.mounted.Close)
 	v.scene(s)
 	v.title("B", "the stack, until interrupted")
 	v.note("faults by hand: http://%s/", l.Addr())
+	v.note("status page:    http://%s/page/", l.Addr())
+	v.note("its control:    http://%s/control/", l.Addr())
 	v.note("the assembler:  http://%s/mission", r.service.server.host)
 	r.tellAddresses()
 	r.begin(ctx)
@@ -38,9 +41,10 @@ func runServe(ctx context.Context, s setting, v *view, addr string, x *export) (
 	return exitOK, nil
 }
 
-// control is the API by which faults are put in and taken out.
-func (r *rig) control(self string) http.Handler {
+// control is the API at addr, whose URL is self, by which faults are put in and taken out.
+func (r *rig) control(self, addr string) http.Handler {
 	mux := http.NewServeMux()
+	r.mountPage(mux, addr)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		fmt.Fprintf(w, controlHelp, self, strings.Join(names, ", "), "http://"+r.service.server.host)
@@ -87,6 +91,13 @@ out is as above, scaled, with a share of 1.
   curl         %[1]s/status
 
 The service under load is at %[3]s/mission and %[3]s/ping.
+
+The status page of its client is at %[1]s/page/, and its breakers are
+moved by hand at %[1]s/control/:
+
+  curl -d host=telemetry %[1]s/control/force-open
+  curl -d host=telemetry %[1]s/control/force-closed
+  curl -d host=telemetry %[1]s/control/reset
 `
 
 // faultOf reads a fault from a request to the control API.

@@ -100,6 +100,26 @@ func TestServeTakesFaultsByHand(t *testing.T) {
 		t.Error(out.String())
 	}
 
+	if code, body := do("GET", "/page/"); code != 200 || !strings.Contains(body, "<title>watertight</title>") || !strings.Contains(out.String(), "status page:    http://"+addr+"/page/\n") {
+		t.Errorf("%d %s", code, out.String())
+	}
+	if code, body := do("GET", "/page/hosts?q=crew"); code != 200 || !strings.Contains(body, `"host":"crew:80"`) {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, path := range []string{"/control/force-open/crew", "/control/reset/crew"} {
+		if code, body := do("POST", path); code != 200 || !strings.Contains(body, `"known":true`) {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if code, body := do("GET", "/"); code != 200 || !strings.Contains(body, "http://"+addr+"/page/") || !strings.Contains(body, "curl -d host=telemetry http://"+addr+"/control/force-open") {
+		t.Errorf("%d %s", code, body)
+	}
+	events, err := client.Get("http://" + addr + "/page/events") // holds up no end
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer events.Body.Close()
+
 	do("POST", "/telemetry/hang")
 	start := time.Now()
 	interrupt()
@@ -117,7 +137,7 @@ func TestServeIsNotForWebPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer r.close()
-	s, err := listen(r.control(""))
+	s, err := listen(r.control("", ""))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,6 +149,16 @@ func TestServeIsNotForWebPages(t *testing.T) {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
+	evil, _ := http.NewRequest("POST", "http://"+s.host+"/control/force-open/crew", nil)
+	evil.Host = "rebound.example" // whose owner lets it resolve to this address
+	refused, err := http.DefaultClient.Do(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	refused.Body.Close()
+	if refused.StatusCode != http.StatusMisdirectedRequest {
+		t.Error(refused.Status)
+	}
 	if f := r.deps["crew"].fault.Load(); resp.StatusCode != http.StatusForbidden || f.kind != healthy {
 		t.Errorf("%d, %v", resp.StatusCode, f)
 	}
