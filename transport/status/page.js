@@ -15,6 +15,8 @@ function el(tag, props, ...children) {
 }
 function text(node, s) { if (node.textContent !== s) node.textContent = s; }
 function cls(node, s) { if (node.getAttribute('class') !== s) node.setAttribute('class', s); }
+function breakable(name) { return name.split(/(?<=\.)|(?=:)/).flatMap((part, i) => i ? [el('wbr'), part] : [part]); } // between words, not in them
+function named(h) { return [h.scheme && h.scheme !== 'https' ? el('small', {}, h.scheme + '://') : '', ...breakable(h.host)]; }
 function place(parent, nodes) { // moves as little as it can, so that focus stays
   let at = parent.firstChild;
   for (const n of nodes) {
@@ -180,7 +182,8 @@ function card() {
     cls(badge, 'badge ' + (shadow ? 'shadow' : h.state));
     text(badge, names[h.state] + (shadow ? ', in shadow mode' : ''));
     if (!title.firstChild) {
-      title.append(h.scheme && h.scheme !== 'https' ? el('small', {}, h.scheme + '://') : '', h.host);
+      title.append(...named(h));
+      title.setAttribute('aria-label', title.textContent);
       title.id = 'host ' + key(h); title.id = title.id.replace(/\s/g, '-');
       c.setAttribute('aria-labelledby', title.id);
       open.firstChild.setAttribute('aria-label', 'Counts and configuration of ' + h.host);
@@ -296,8 +299,8 @@ const upper = s => s ? s[0].toUpperCase() + s.slice(1) : '', sentence = s => s ?
 function row() {
   const button = el('button', {type: 'button', 'aria-expanded': 'false'}), td = () => { const x = el('td', {}, el('span'), bar()); x.value = x.firstChild; x.bar = x.lastChild; return x; };
   const failed = td(), slow = td(), permits = td(), budget = td(), latency = el('td'), calls = el('td');
-  budget.className = 'wide';
-  const p50 = el('span'), others = el('small', {className: 'wide'});
+  permits.className = budget.className = latency.className = 'wide';
+  const p50 = el('span'), others = el('small');
   latency.append(p50, others);
   const badge = el('span', {className: 'badge shadow', hidden: true});
   const r = el('tr', {}, el('th', {scope: 'row'}, button, badge), failed, slow, permits, budget, latency, calls);
@@ -317,7 +320,7 @@ function row() {
   };
   r.update = h => {
     r.host = h;
-    if (!button.firstChild) button.append(el('span', {}, h.scheme && h.scheme !== 'https' ? el('small', {}, h.scheme + '://') : '', h.host));
+    if (!button.firstChild) { button.append(el('span', {}, ...named(h))); button.setAttribute('aria-label', button.textContent); } // a <wbr> is a space to a screen reader
     badge.hidden = !h.shadow.length;
     text(badge, h.shadow.length ? 'shadow: ' + h.shadow.join(', ') : '');
     const w = h.window;
@@ -398,9 +401,11 @@ function head() {
 const items = new Map();
 function item(t) {
   const time = el('time', {dateTime: t.at, title: t.at}), ago = el('span', {className: 'ago'});
+  const reasons = el('p', {className: 'because'});
   const li = el('li', {className: t.to}, el('p', {}, time, ago),
-    el('p', {}, el('strong', {}, t.host), ' ', el('i', {}, names[t.from].toLowerCase() + ' →'), ' ', el('b', {className: 'badge ' + t.to}, names[t.to].toLowerCase()), t.shadow ? ' in shadow mode' : ''),
-    el('p', {className: 'because'}, upper(because(t))));
+    el('p', {}, el('strong', {}, ...breakable(t.host)), ' ', el('i', {}, names[t.from].toLowerCase() + ' →'), ' ', el('b', {className: 'badge ' + t.to}, names[t.to].toLowerCase()), t.shadow ? ' in shadow mode' : ''),
+    reasons);
+  li.fold = run => text(reasons, run > 1 ? 'Re-opened ' + run + ' times, last ' + clock(t.at, age(t)) + ': ' + because(t) : upper(because(t)));
   li.tick = () => { text(time, clock(t.at, age(t))); text(ago, rough(age(t)) + ' ago'); };
   return li;
 }
@@ -416,13 +421,31 @@ function because(t) {
   }
   return t.evidence.text + '.';
 }
+// One line for all that a host was probed for in vain, by turns with what others did:
+// an outage of minutes has dozens of such cycles, which would hide how it began.
+function folded(list) {
+  const all = list.map(t => ({t, run: 0})), probing = new Map(), runs = new Map();
+  for (const e of all) {
+    const k = key(e.t);
+    if (e.t.to === 'half_open') probing.set(k, e);
+    else if (e.t.from === 'half_open' && e.t.to === 'open') {
+      const before = runs.get(k);
+      e.run = before ? before.run + 1 : 1;
+      e.probe = probing.get(k);
+      if (before) for (const old of [before, before.probe, e.probe]) if (old) old.gone = true;
+      runs.set(k, e);
+    } else runs.delete(k);
+  }
+  return all.filter(e => !e.gone);
+}
 function showTransitions() {
-  const mine = transitions.filter(t => !wanted || key(t).includes(wanted)).reverse(), shown = showAll ? mine : mine.slice(0, 20);
-  const nodes = shown.map(t => { let li = items.get(t.id); if (!li) items.set(t.id, li = item(t)); li.tick(); return li; });
+  const mine = transitions.filter(t => !wanted || key(t).includes(wanted)), runs = folded(mine);
+  const shown = showAll ? mine.map(t => ({t, run: 0})).reverse() : runs.slice(-20).reverse();
+  const nodes = shown.map(({t, run}) => { let li = items.get(t.id); if (!li) items.set(t.id, li = item(t)); li.fold(run); li.tick(); return li; });
   for (const id of items.keys()) if (!transitions.length || id < transitions[0].id) items.delete(id);
   place($('transitions'), nodes.length ? nodes : [none]);
-  $('all').hidden = mine.length <= 20;
-  text($('all'), showAll ? 'Show the last 20' : 'Show all ' + mine.length);
+  $('all').hidden = mine.length <= 20 && runs.length === mine.length;
+  text($('all'), showAll ? 'Show fewer' : 'Show all ' + mine.length);
 }
 const none = el('li', {className: 'nothing'}, el('p', {className: 'because'}, 'None so far.'));
 

@@ -187,6 +187,11 @@ func TestPageFitsAPhone(t *testing.T) {
 			t.Errorf("at %d px it scrolls sideways: %v", width, wide[:min(3, len(wide))])
 		}
 		if width <= 620 {
+			var cells int // of the table that is for wider ones: each host is on a row of its own
+			b.eval("[...document.querySelectorAll('#closed > * > tr > .wide')].filter(e => e.offsetParent).length + [...document.querySelectorAll('#closed > tbody > tr > th')].filter(e => e.getBoundingClientRect().bottom > e.nextSibling.getBoundingClientRect().top + 1).length", &cells)
+			if cells > 0 {
+				t.Errorf("at %d px %d cells are beside or over others", width, cells)
+			}
 			var small []string
 			b.eval("[...document.querySelectorAll('button, summary, input')].filter(e => e.offsetParent && e.getBoundingClientRect().height < 40).map(e => e.outerHTML)", &small)
 			if len(small) > 0 {

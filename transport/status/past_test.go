@@ -204,6 +204,37 @@ func TestPageSaysWhenStaleAnswersHaveRunOut(t *testing.T) {
 	o.says(".instead dd small", `stored answers are older than Max stale \(10 min\); last stale 1 min ago; 5 stale so far`)
 }
 
+// An outage of minutes is dozens of probes, which once hid how it began.
+func TestPageFoldsTheProbesOfAnOutage(t *testing.T) {
+	at := time.Now().UTC()
+	var all []status.Transition
+	move := func(host, from, to, trigger string) {
+		m := status.Transition{ID: uint64(len(all) + 1), Scheme: "https", Host: host, From: from, To: to, Evidence: status.Evidence{Trigger: trigger, Text: "a text"}}
+		m.At, m.AgoSeconds = ago(at, float64(600-10*len(all)))
+		all = append(all, m)
+	}
+	move("a.test:443", "closed", "open", "failure_rate")
+	move("b.test:443", "closed", "open", "failure_rate")
+	for range 5 {
+		move("a.test:443", "open", "half_open", "wait_over")
+		move("b.test:443", "open", "half_open", "wait_over")
+		move("a.test:443", "half_open", "open", "probe_failed")
+		move("b.test:443", "half_open", "closed", "probes_succeeded")
+		move("b.test:443", "closed", "open", "failure_rate")
+	}
+	move("a.test:443", "open", "half_open", "wait_over")
+	b := told(t, status.Transitions{Instance: "i", LastID: uint64(len(all)), Transitions: all}, make(chan status.Hosts))
+	last := all[len(all)-4]
+	b.await("document.querySelectorAll('#transitions li').length === 19") // of a, how it began, five in one, and the probe now
+	var texts []string
+	b.eval("[...document.querySelectorAll('#transitions .because')].map(e => e.textContent).filter(s => s.startsWith('Re-opened'))", &texts)
+	if want := fmt.Sprintf("[Re-opened 5 times, last %s: a probe failed.]", last.At.Format("15:04:05")); fmt.Sprint(texts) != want {
+		t.Errorf("%v, want %s", texts, want)
+	}
+	b.eval("document.querySelector('#all').click()", nil)
+	b.await("document.querySelectorAll('#transitions li').length === 28 && ![...document.querySelectorAll('#transitions .because')].some(e => e.textContent.startsWith('Re-opened'))")
+}
+
 // What nobody knows is not drawn, nor told: a host whose transitions have left the
 // ring was once shown as open for all of the last 15 minutes, or as closed.
 func TestPageInventsNoHistory(t *testing.T) {
