@@ -154,7 +154,7 @@ func (s *scene) outage() error {
 	if err != nil {
 		return err
 	}
-	s.add("  in the words", "1 of 5 hosts is refused", verdict, verdict == "1 of 5 hosts is refused")
+	s.add("  in the words", "1 of 5 hosts down: 1 refused", verdict, verdict == "1 of 5 hosts down: 1 refused")
 
 	n, took := s.notified("firing", 6*time.Second, s.opened)
 	s.within("the page arrives after", 0, 5*time.Second, took)
