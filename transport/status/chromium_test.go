@@ -41,11 +41,20 @@ type message struct {
 
 const browserPatience = 30 * time.Second
 
+// browsed are the tests that have had a browser.
+var browsed sync.Map
+
 // newBrowser starts Chromium with one empty page, and ends it with the test.
+//
+// With -count a test gets one in the first round only: in a browser time is real, and
+// twenty rounds would take longer than a package of tests may.
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("starts a browser: not with -short")
+	}
+	if _, again := browsed.LoadOrStore(t.Name(), true); again && os.Getenv("BROWSER") == "" {
+		t.Skip("was run in a browser in an earlier round; BROWSER=1 repeats it")
 	}
 	var path string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
