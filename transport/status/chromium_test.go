@@ -41,7 +41,7 @@ type message struct {
 
 const browserPatience = 30 * time.Second
 
-// browsed are the tests that have had a browser.
+// browsed are the tests that have had a browser, by name.
 var browsed sync.Map
 
 // newBrowser starts Chromium with one empty page, and ends it with the test.
@@ -53,7 +53,7 @@ func newBrowser(t *testing.T) *browser {
 	if testing.Short() {
 		t.Skip("starts a browser: not with -short")
 	}
-	if _, again := browsed.LoadOrStore(t.Name(), true); again && os.Getenv("BROWSER") == "" {
+	if first, again := browsed.LoadOrStore(t.Name(), t); again && first != t && os.Getenv("BROWSER") == "" {
 		t.Skip("was run in a browser in an earlier round; BROWSER=1 repeats it")
 	}
 	var path string
