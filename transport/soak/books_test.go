@@ -32,7 +32,8 @@ type account struct {
 	mu     sync.Mutex // guards what follows
 	state  transport.State
 	moves  int
-	logged []string // transitions that were logged, and not told of yet
+	told   []string // transitions that were told of, and not logged yet
+	logged []string // the other way round
 }
 
 // span is a call or an attempt, from its Start to its end.
@@ -144,11 +145,19 @@ func (b *books) move(h *account, e transport.Event) {
 	if (t.To == transport.Open) == t.Until.IsZero() || t.To == transport.Open && (open < p.OpenFor*9/10 || open > p.OpenForMax*11/10) {
 		b.run.fail(invariant, "%s: %s for %v", e.Host, move, open)
 	}
-	if len(h.logged) == 0 || h.logged[0] != move {
-		b.run.fail(invariant, "%s: told of %s, logged %v", e.Host, move, h.logged)
-		return
+	h.told = append(h.told, move)
+	b.agree(e.Host, h)
+}
+
+// agree compares what was told of with what was logged, each of which may be first, as
+// far as both are known. h.mu is held.
+func (b *books) agree(host string, h *account) {
+	for len(h.told) > 0 && len(h.logged) > 0 {
+		if h.told[0] != h.logged[0] {
+			b.run.fail("breakers move legally, and say so in order", "%s: told of %v, logged %v", host, h.told, h.logged)
+		}
+		h.told, h.logged = h.told[1:], h.logged[1:]
 	}
-	h.logged = h.logged[1:]
 }
 
 // budget is the most retries that a host may have had by now, by the rule of
@@ -177,6 +186,7 @@ func (l logs) Handle(_ context.Context, r slog.Record) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.logged = append(h.logged, fmt.Sprintf("%s -> %s by %s", at["previous_state"], at["state"], at["reason"]))
+	l.b.agree(at["host"], h)
 	return nil
 }
 

@@ -246,14 +246,14 @@ func (r *run) settle() {
 		return ""
 	})
 	r.await("every request body is closed", func() string { return r.unclosed(0) })
-	r.await("every transition that is logged is told of", func() string {
+	r.await("every transition is told of and logged", func() string {
 		for host := range r.books.hosts {
 			h := &r.books.hosts[host]
 			h.mu.Lock()
-			logged := slices.Clone(h.logged)
+			told, logged := slices.Clone(h.told), slices.Clone(h.logged)
 			h.mu.Unlock()
-			if len(logged) > 0 {
-				return fmt.Sprintf("%s: %v", nameOf(host), logged)
+			if len(told)+len(logged) > 0 {
+				return fmt.Sprintf("%s: only told of %v, only logged %v", nameOf(host), told, logged)
 			}
 		}
 		return ""
