@@ -201,8 +201,7 @@ func (r *run) flat(all []weight) {
 	first, before, after := least(all[:third]), least(all[third:2*third]), least(all[2*third:])
 	fmt.Fprintf(os.Stderr, "soak: heap %d, %d, %d KiB; goroutines %d, %d, %d in the thirds of the run\n",
 		first.heap>>10, before.heap>>10, after.heap>>10, first.goroutines, before.goroutines, after.goroutines)
-	warm := r.length >= 2*time.Minute // what hangs is held for 20 s, so that a shorter run still fills up
-	if warm && after.heap > before.heap+before.heap/4+4<<20 {
+	if after.heap > before.heap+before.heap/4+4<<20 {
 		r.fail("memory is flat", "%d KiB in the last third, %d KiB in that before", after.heap>>10, before.heap>>10)
 	}
 	if after.goroutines > before.goroutines+before.goroutines/2+100 {
