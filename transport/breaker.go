@@ -90,10 +90,8 @@ type breaker struct {
 	outage      *Transition // the last one from Closed
 	blind       bool
 	recent      []Transition
-	queue       []told // to be delivered
-	delivering  bool
-	unlogged    []told // delivered, but for the log
-	logging     bool
+	toTell      line
+	toLog       line
 	retiring    bool // the pool, once b.mu is released
 }
 
@@ -287,7 +285,7 @@ func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 		_, a.ticket.generation = b.load()
 		a.ticket.governed, a.ticket.done = true, done
 	}
-	moved = len(b.queue) > 0
+	moved = len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if err != nil {
 		return b.refuse(HalfOpen, 0, a.call.sent), moved
@@ -343,7 +341,7 @@ func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Eviden
 		b.recent = append(b.recent[:0], b.recent[1:]...)
 	}
 	b.recent = append(b.recent, t)
-	b.queue = append(b.queue, told{ctx, &t})
+	b.toTell.waiting = append(b.toTell.waiting, told{ctx, &t})
 }
 
 // forget drops the evidence. b.mu is held.

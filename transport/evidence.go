@@ -137,7 +137,7 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		a.ticket.done(errProbeFailed)
 		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 	}
-	queued := len(b.queue) > 0
+	queued := len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
@@ -215,7 +215,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if state == Closed || state == ForcedClosed {
 		b.settleCall(a, v, resp, now, state)
 	}
-	queued := len(b.queue) > 0
+	queued := len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
@@ -331,7 +331,7 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response,
 		a.ticket.done(outcome)
 		b.changed(a.call.ctx, now, evidence, a.asksFor(v))
 	}
-	queued := len(b.queue) > 0
+	queued := len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if queued {
 		b.deliver()

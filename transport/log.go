@@ -119,3 +119,8 @@ func (t *Transport) tellLost() {
 		t.log(context.Background(), slog.LevelWarn, "log records were lost while the log handler blocked", slog.Int64("lost", n))
 	}
 }
+
+// seconds is a duration in a log, to the millisecond.
+func seconds(key string, d time.Duration) slog.Attr {
+	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
+}

@@ -21,8 +21,37 @@ type told struct {
 	transition *Transition
 }
 
-// deliver retires the pool of a host that was given up, and tells of the queued
-// transitions, in order, one goroutine at a time, outside all locks.
+// line is a queue of transitions that one goroutine at a time serves; whoever finds
+// another at it leaves the rest to that one.
+type line struct {
+	waiting []told
+	served  bool // by some goroutine
+}
+
+// serve does with the first in a line what there is to do, outside all locks; false if
+// there is none, or while another goroutine is at it.
+func (b *breaker) serve(l *line, do func(context.Context, *Transition)) bool {
+	b.mu.Lock()
+	if len(l.waiting) == 0 || l.served {
+		b.mu.Unlock()
+		return false
+	}
+	t := l.waiting[0]
+	l.waiting = l.waiting[1:]
+	l.served = true
+	b.mu.Unlock()
+	defer func() { // also when a listener ends its goroutine
+		b.mu.Lock()
+		l.served = false
+		b.mu.Unlock()
+	}()
+	do(t.ctx, t.transition)
+	return true
+}
+
+// deliver retires the pool of a host that was given up, and tells of the transitions
+// that wait, in order. The log has a line of its own, so that it holds up no observer:
+// a handler may take its time, and the span of a call be over by then.
 func (b *breaker) deliver() {
 	b.mu.Lock()
 	retiring := b.retiring
@@ -32,66 +61,21 @@ func (b *breaker) deliver() {
 		b.h.pools.retire(b.h.pools.current.Load())
 	}
 	defer func() { // also when a listener ends its goroutine
-		for b.logOne() {
+		for b.serve(&b.toLog, b.log) {
 		}
 	}()
-	for b.deliverOne() {
+	for b.serve(&b.toTell, b.tell) {
 	}
 }
 
-// deliverOne tells of the first queued transition; false if there is none, or
-// while another goroutine is at it, which then goes on with the rest.
-func (b *breaker) deliverOne() bool {
-	b.mu.Lock()
-	if len(b.queue) == 0 || b.delivering {
-		b.mu.Unlock()
-		return false
-	}
-	t := b.queue[0]
-	b.queue = b.queue[1:]
-	b.unlogged = append(b.unlogged, t)
-	b.delivering = true
-	b.mu.Unlock()
-	defer func() { // also when a listener ends its goroutine
-		b.mu.Lock()
-		b.delivering = false
-		b.mu.Unlock()
-	}()
-	b.tell(t.ctx, t.transition)
-	return true
-}
-
-// logOne is deliverOne for the log, which holds up no observer: a handler may take its
-// time, and the span of a call be over by then.
-func (b *breaker) logOne() bool {
-	b.mu.Lock()
-	if len(b.unlogged) == 0 || b.logging {
-		b.mu.Unlock()
-		return false
-	}
-	t := b.unlogged[0]
-	b.unlogged = b.unlogged[1:]
-	b.logging = true
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		b.logging = false
-		b.mu.Unlock()
-	}()
-	b.log(t.ctx, t.transition)
-	return true
-}
-
-// tell reports a transition to all but the log.
+// tell reports a transition to all but the log, in whose line it stands from now on.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
+	b.mu.Lock()
+	b.toLog.waiting = append(b.toLog.waiting, told{ctx, t})
+	b.mu.Unlock()
 	b.h.t.history.add(HostTransition{Scheme: b.h.key.scheme, Host: b.h.name, Shadow: b.policy.Shadow, Transition: *t})
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,
 		Reason: t.Evidence.Trigger, Transition: t, Shadow: b.policy.Shadow})
-}
-
-// seconds is a duration in a log, to the millisecond.
-func seconds(key string, d time.Duration) slog.Attr {
-	return slog.Float64(key, d.Round(time.Millisecond).Seconds())
 }
 
 func (b *breaker) log(ctx context.Context, t *Transition) {
