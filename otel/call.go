@@ -40,6 +40,9 @@ func (c *call) Value(key any) any {
 	return c.Context.Value(key)
 }
 
+// recording reports whether there is a span to add to; c may be nil.
+func (c *call) recording() bool { return c != nil && c.span.IsRecording() }
+
 func (a *attempt) Value(key any) any {
 	if key == (attemptKey{a.o}) || key == (attemptKey{}) {
 		return a

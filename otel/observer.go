@@ -128,7 +128,7 @@ func (o *Observer) refusal(ctx context.Context, c *call, h *host, e *transport.E
 		return
 	}
 	h.series.count(familyNotPermitted, e.Shadow, e.Reason, "")
-	if c == nil || e.Shadow || !c.span.IsRecording() {
+	if e.Shadow || !c.recording() {
 		return
 	}
 	if opened := h.tripped.Load(); opened != nil {
@@ -153,7 +153,7 @@ func (o *Observer) fallback(ctx context.Context, c *call, s *series, e *transpor
 	if m := &o.meters.staleness; stale && o.enabled(ctx, m) {
 		o.record(ctx, m, e.Staleness.Seconds(), s.record)
 	}
-	if c != nil && c.span.IsRecording() {
+	if c.recording() {
 		c.span.SetAttributes(attribute.String("resilience.fallback.kind", e.Fallback), attribute.String("resilience.fallback.reason", reason))
 		if stale {
 			c.span.SetAttributes(attribute.Float64("resilience.fallback.staleness", e.Staleness.Seconds()))
@@ -181,7 +181,7 @@ func (o *Observer) transition(ctx context.Context, c *call, h *host, e *transpor
 	if t.To != transport.HalfOpen { // which still is due to the call that tripped it
 		h.tripped.Store(tripperOf(c, t))
 	}
-	if c != nil && c.span.IsRecording() {
+	if c.recording() {
 		attrs := []attribute.KeyValue{
 			attribute.String("resilience.circuit_breaker.previous_state", t.From.String()),
 			attribute.String("resilience.circuit_breaker.state", t.To.String()),
@@ -218,7 +218,7 @@ func (o *Observer) retry(c *call, s *series, e *transport.Event) {
 		return
 	}
 	c.again = e.Reason
-	if c.span.IsRecording() {
+	if c.recording() {
 		o.addEvent(c.span, "resilience.retry",
 			attribute.Float64("resilience.retry.delay", e.Delay.Seconds()),
 			attribute.String("resilience.retry.reason", e.Reason))
@@ -227,7 +227,7 @@ func (o *Observer) retry(c *call, s *series, e *transport.Event) {
 
 // suppressed tells why a call that failed was not tried again.
 func (o *Observer) suppressed(c *call, e *transport.Event) {
-	if c != nil && !e.Shadow && c.span.IsRecording() {
+	if !e.Shadow && c.recording() {
 		o.addEvent(c.span, "resilience.retry.suppressed", attribute.String("resilience.retry.reason", e.Reason))
 	}
 }
@@ -235,7 +235,7 @@ func (o *Observer) suppressed(c *call, e *transport.Event) {
 // leak tells which call it was whose body was forgotten. Its span is open still: the
 // attempt and the call end with the leak.
 func (o *Observer) leak(c *call, e *transport.Event) {
-	if c == nil || !c.span.IsRecording() {
+	if !c.recording() {
 		return
 	}
 	attrs := []attribute.KeyValue{attribute.String("resilience.bulkhead.reason", e.Reason)}
@@ -247,7 +247,7 @@ func (o *Observer) leak(c *call, e *transport.Event) {
 
 // blind tells, on the span of the call that showed it, that a breaker cannot judge.
 func (o *Observer) blind(c *call, e *transport.Event) {
-	if c != nil && c.span.IsRecording() {
+	if c.recording() {
 		o.addEvent(c.span, "resilience.circuit_breaker.blind", attribute.String("resilience.circuit_breaker.reason", e.Reason))
 	}
 }

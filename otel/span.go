@@ -82,15 +82,20 @@ func (o *Observer) attemptEnded(ctx context.Context, h *host, e *transport.Event
 	if e.Outcome != "cancelled" {
 		k.errorType = errorType(e, 400)
 	}
+	var as *sent
 	if a.span != nil {
 		var attrs []attribute.KeyValue
 		if a.span.IsRecording() {
-			attrs = h.sentAs(k).of(k)
+			as = h.sentAs(k)
+			attrs = as.of(k)
 		}
 		o.end(a.span, k.errorType != "", attrs)
 	}
 	if m := &o.meters.clientRequests; o.enabled(ctx, m) {
-		o.record(ctx, m, e.Duration.Seconds(), h.sentAs(k).record)
+		if as == nil {
+			as = h.sentAs(k)
+		}
+		o.record(ctx, m, e.Duration.Seconds(), as.record)
 	}
 }
 
