@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -417,6 +418,22 @@ func TestALogThatBlocksIsSaidOnce(t *testing.T) {
 		synctest.Wait()
 		if errs := said.all(); len(errs) != 1 || !strings.Contains(errs[0], "Logger") {
 			t.Errorf("said %q, want one word on it", errs)
+		}
+	})
+}
+
+func TestALogThatPanicsIsNotSaidToBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		said := handle(t)
+		s := newSignals(t, sdktrace.AlwaysSample())
+		o := s.observer()
+		o.Observe(t.Context(), transport.Event{Kind: transport.EventLogBlocked, Reason: "panicked"})
+		o.Observe(t.Context(), transport.Event{Kind: transport.EventLogBlocked, Reason: "blocked", Limit: time.Second})
+		synctest.Wait()
+		errs := said.all()
+		slices.Sort(errs)
+		if len(errs) != 2 || !strings.Contains(errs[0], "not returned within 1s") || !strings.Contains(errs[1], "has panicked") {
+			t.Errorf("said %q", errs)
 		}
 	})
 }

@@ -252,9 +252,13 @@ func (o *Observer) blind(c *call, e *transport.Event) {
 	}
 }
 
+// logBlocked reports a Logger that loses records, once for each way in which it does.
 func (o *Observer) logBlocked(e *transport.Event) {
-	limit := e.Limit
-	o.once("log blocked", func() {
-		handle(fmt.Errorf("transport.Config.Logger has not returned within %v: log records are lost until it does; further times are not reported", limit))
+	what := "has panicked: log records are lost"
+	if e.Reason != "panicked" {
+		what = fmt.Sprintf("has not returned within %v: log records are lost until it does", e.Limit)
+	}
+	o.once("Logger "+e.Reason, func() {
+		handle(fmt.Errorf("transport.Config.Logger %s; further times are not reported", what))
 	})
 }
