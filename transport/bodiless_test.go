@@ -162,8 +162,8 @@ func TestBodyClosesTheBasesAfterItsContextHasEnded(t *testing.T) {
 				var first error
 				tr := bulkheadNew(t, transport.Config{Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 					return bulkheadAnswer(r, status, &bodyFuncs{
-						read:  strings.NewReader("hello").Read,
-						close: func() error { first = r.Context().Err(); return nil },
+						OnRead:  strings.NewReader("hello").Read,
+						OnClose: func() error { first = r.Context().Err(); return nil },
 					}), nil
 				})})
 				_ = bulkheadGet(t, tr, "http://x.test/").Body.Close()

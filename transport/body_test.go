@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -281,8 +280,8 @@ func TestBodyWhoseReadPanicsIsFound(t *testing.T) {
 			var closed atomic.Bool
 			tr := bulkheadNew(t, transport.Config{Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 				return bulkheadAnswer(r, 200, &bodyFuncs{
-					read:  func([]byte) (int, error) { read(); return 0, nil },
-					close: func() error { closed.Store(true); return nil },
+					OnRead:  func([]byte) (int, error) { read(); return 0, nil },
+					OnClose: func() error { closed.Store(true); return nil },
 				}), nil
 			})})
 			done := make(chan struct{})
@@ -297,34 +296,6 @@ func TestBodyWhoseReadPanicsIsFound(t *testing.T) {
 		})
 	}
 }
-
-// bodyFuncs is a body made of functions.
-type bodyFuncs struct {
-	read  func([]byte) (int, error)
-	close func() error
-}
-
-func (b *bodyFuncs) Read(p []byte) (int, error) { return b.read(p) }
-func (b *bodyFuncs) Close() error               { return b.close() }
-
-// contractBody is a body that counts how often it is closed.
-type contractBody struct {
-	io.Reader
-	err    error // instead of reading
-	mu     sync.Mutex
-	closed atomic.Int64
-}
-
-func (b *contractBody) Read(p []byte) (int, error) {
-	if b.err != nil {
-		return 0, b.err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Reader.Read(p)
-}
-
-func (b *contractBody) Close() error { b.closed.Add(1); return nil }
 
 func TestBodyForgottenIsFoundByBodyIdle(t *testing.T) {
 	t.Parallel()
@@ -352,7 +323,7 @@ func TestBodyForgottenIsFoundByBodyIdle(t *testing.T) {
 				time.Sleep(time.Nanosecond)
 				synctest.Wait()
 				bulkheadInFlight(t, tr, 0)
-				if n := inner.closed.Load(); n != 1 {
+				if n := inner.Closed.Load(); n != 1 {
 					t.Errorf("the base's body was closed %d times", n)
 				}
 				_, err := resp.Body.Read(make([]byte, 5))
@@ -409,8 +380,8 @@ func TestBodyIdleSparesWhoReadsOn(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Hour)
 			return bulkheadAnswer(r, 200, &bodyFuncs{
-				read:  func(p []byte) (int, error) { time.Sleep(time.Hour); return copy(p, "x"), nil },
-				close: func() error { return nil },
+				OnRead:  func(p []byte) (int, error) { time.Sleep(time.Hour); return copy(p, "x"), nil },
+				OnClose: func() error { return nil },
 			}), nil
 		})})
 		resp := bulkheadGet(t, tr, "http://x.test/")
@@ -527,8 +498,8 @@ func TestBodyReadsAfterCloseDoNotReachABase(t *testing.T) {
 	t.Cleanup(func() { close(wait) })
 	deaf := func(r *http.Request) (*http.Response, error) {
 		return bulkheadAnswer(r, 200, &bodyFuncs{
-			read:  func([]byte) (int, error) { <-wait; return 0, io.EOF },
-			close: func() error { return nil },
+			OnRead:  func([]byte) (int, error) { <-wait; return 0, io.EOF },
+			OnClose: func() error { return nil },
 		}), nil
 	}
 	for name, base := range map[string]http.RoundTripper{
@@ -726,8 +697,8 @@ func TestBodyClosedAfterALimitIsAFailure(t *testing.T) {
 		p := policy.Service()
 		tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 			return bulkheadAnswer(r, 200, &bodyFuncs{
-				read:  func([]byte) (int, error) { time.Sleep(p.Timeout.Read + 2*time.Second); return 0, errors.New("closed") },
-				close: func() error { return nil },
+				OnRead:  func([]byte) (int, error) { time.Sleep(p.Timeout.Read + 2*time.Second); return 0, errors.New("closed") },
+				OnClose: func() error { return nil },
 			}), nil
 		})})
 		resp := bulkheadGet(t, tr, "http://x.test/")

@@ -97,7 +97,7 @@ func TestBulkheadRefusesAtOnceWhenFull(t *testing.T) {
 		if strings.Contains(e.Error(), "secret") {
 			t.Errorf("the error tells the query: %v", e)
 		}
-		if n := body.closed.Load(); n != 1 {
+		if n := body.Closed.Load(); n != 1 {
 			t.Errorf("request body closed %d times", n)
 		}
 		if hits.Load() != 2 {
@@ -250,8 +250,8 @@ func TestBulkheadWaitEndsWithItsCaller(t *testing.T) {
 				if err == nil || !row.want(err) {
 					t.Errorf("%#v", err)
 				}
-				if body.closed.Load() != 1 || hits.Load() != 1 {
-					t.Errorf("body closed %d times, %d requests went out", body.closed.Load(), hits.Load())
+				if body.Closed.Load() != 1 || hits.Load() != 1 {
+					t.Errorf("body closed %d times, %d requests went out", body.Closed.Load(), hits.Load())
 				}
 				waits := append(seen.Events(transport.EventPermit), seen.Events(transport.EventRefusal)...)
 				if len(waits) != 1 || waits[0].Duration != time.Second || waits[0].Err == nil {
@@ -396,7 +396,7 @@ func TestBulkheadPermitComesBackOnceFromABrokenBody(t *testing.T) {
 	broken := errors.New("broken")
 	synctest.Test(t, func(t *testing.T) {
 		tr := bulkheadNew(t, transport.Config{Default: bulkheadOnly(1, 0), Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
-			return bulkheadAnswer(r, 200, io.MultiReader(strings.NewReader("he"), &contractBody{err: broken})), nil
+			return bulkheadAnswer(r, 200, io.MultiReader(strings.NewReader("he"), &contractBody{Err: broken})), nil
 		})})
 		resp := bulkheadGet(t, tr, "http://x.test/")
 		b, err := io.ReadAll(resp.Body)
@@ -482,7 +482,7 @@ func TestBulkheadPermitComesBackFromAnyClassify(t *testing.T) {
 					}
 					tr := bulkheadNew(t, transport.Config{Default: p, Base: bulkheadBase(func(r *http.Request) (*http.Response, error) {
 						if broken && careless {
-							return bulkheadAnswer(r, 200, &contractBody{err: errors.New("broken")}), nil
+							return bulkheadAnswer(r, 200, &contractBody{Err: errors.New("broken")}), nil
 						}
 						return bulkheadHello(r)
 					})})

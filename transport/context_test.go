@@ -50,8 +50,8 @@ func TestContextOfTheCallerIsAskedUnderNoLock(t *testing.T) {
 		ctx.ask.Store(&ask)
 		_ = r.Context().Done()
 		return bulkheadAnswer(r, 200, &bodyFuncs{
-			read:  func([]byte) (int, error) { <-closed; return 0, errors.New("closed") },
-			close: sync.OnceValue(func() error { close(closed); return nil }),
+			OnRead:  func([]byte) (int, error) { <-closed; return 0, errors.New("closed") },
+			OnClose: sync.OnceValue(func() error { close(closed); return nil }),
 		}), nil
 	})})
 	pr, pw := io.Pipe()

@@ -22,6 +22,12 @@ func ok(r *http.Request, body string) *http.Response {
 	}
 }
 
+// Bodies that the tests share.
+type (
+	contractBody = stacktest.Body
+	bodyFuncs    = stacktest.BodyFuncs
+)
+
 // What the tests share.
 var (
 	under            = stacktest.Under

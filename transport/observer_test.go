@@ -548,7 +548,7 @@ func TestObserverThatEndsItsGoroutineLeavesNoBodyOpen(t *testing.T) {
 				_, _ = tr.RoundTrip(req)
 			}()
 			<-done
-			bodyWait(t, "the body to be closed", func() bool { return body.closed.Load() > 0 })
+			bodyWait(t, "the body to be closed", func() bool { return body.Closed.Load() > 0 })
 			transporttest.CheckPermits(t, tr)
 		})
 	}

@@ -184,7 +184,7 @@ func TestContractRequestBodyIsAlwaysClosed(t *testing.T) {
 					}
 					synctest.Wait()
 					for i, b := range bodies {
-						if b.closed.Load() == 0 {
+						if b.Closed.Load() == 0 {
 							t.Errorf("body %d of %d was not closed (%v)", i+1, len(bodies), err)
 						}
 					}
@@ -254,7 +254,7 @@ func TestContractReturnsEitherAResponseOrAnError(t *testing.T) {
 			stackInFlight(t, tr, 0)
 		})
 	}
-	if body.closed.Load() != 1 {
+	if body.Closed.Load() != 1 {
 		t.Error("the response that came with an error was not closed")
 	}
 }
@@ -533,11 +533,11 @@ func TestContractRequestCancelEndsACallAtEveryStage(t *testing.T) {
 // contractStalled answers with a body that stalls, and heeds Request.Cancel.
 func contractStalled(r *http.Request) (*http.Response, error) {
 	return stackAnswer(r, 200, &stackFuncs{
-		read: func([]byte) (int, error) {
+		OnRead: func([]byte) (int, error) {
 			<-r.Cancel
 			return 0, errors.New("net/http: request canceled")
 		},
-		close: func() error { return nil },
+		OnClose: func() error { return nil },
 	}), nil
 }
 
@@ -721,7 +721,7 @@ func TestContractEarlyAnswerToALargeUpload(t *testing.T) {
 						t.Errorf("%v %q %v", resp.Status, b, err)
 					}
 					_ = resp.Body.Close()
-					stackWait(t, "the request's body to be closed", func() bool { return body.closed.Load() > 0 })
+					stackWait(t, "the request's body to be closed", func() bool { return body.Closed.Load() > 0 })
 				}
 				transporttest.CheckPermits(t, tr)
 				if c := tr.Snapshot()[0].Counts; c.Retries != 0 {
@@ -892,7 +892,7 @@ func TestContractFaultsOfTheRequestAreNeutral(t *testing.T) {
 		"a header value that is none":          func(r *http.Request) { r.Header = http.Header{"X-Y": {"a\nb"}} },
 		"a length without a body":              func(r *http.Request) { r.ContentLength = 7 },
 		"a URL with control characters":        func(r *http.Request) { r.URL.RawQuery = "a=\x01" },
-		"a body that fails":                    func(r *http.Request) { r.Body = &contractBody{err: errors.New("mine")} },
+		"a body that fails":                    func(r *http.Request) { r.Body = &contractBody{Err: errors.New("mine")} },
 		"a body shorter than it said":          func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("x")), 5 },
 		"a body longer than it said":           func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("hello")), 1 },
 		"a body longer than it said, streamed": func(r *http.Request) { r.Body, r.ContentLength = &contractBody{Reader: strings.NewReader("hello")}, 1 },

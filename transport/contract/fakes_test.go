@@ -1,16 +1,12 @@
 package contract_test
 
 import (
-	"io"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/watertight-go/watertight/transport/internal/stacktest"
-
 	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport/internal/stacktest"
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
 
@@ -36,33 +32,11 @@ var stackProtocols = map[string][]transporttest.Option{
 	"HTTP/2":   {transporttest.TLS("h2")},
 }
 
-// contractBody is a body that counts how often it is closed.
-type contractBody struct {
-	io.Reader
-	err    error // instead of reading
-	mu     sync.Mutex
-	closed atomic.Int64
-}
-
-func (b *contractBody) Read(p []byte) (int, error) {
-	if b.err != nil {
-		return 0, b.err
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Reader.Read(p)
-}
-
-func (b *contractBody) Close() error { b.closed.Add(1); return nil }
-
-// stackFuncs is a body made of functions.
-type stackFuncs struct {
-	read  func([]byte) (int, error)
-	close func() error
-}
-
-func (b *stackFuncs) Read(p []byte) (int, error) { return b.read(p) }
-func (b *stackFuncs) Close() error               { return b.close() }
+// Bodies that the tests share.
+type (
+	contractBody = stacktest.Body
+	stackFuncs   = stacktest.BodyFuncs
+)
 
 // What the tests share.
 var (

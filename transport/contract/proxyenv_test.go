@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/internal/stacktest"
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
 
@@ -94,23 +95,8 @@ func TestEnvironmentOfProxiesIsHeeded(t *testing.T) {
 			fmt.Fprintf(w, "proxy:%s:%s", r.RequestURI, r.Header.Get("Proxy-Authorization"))
 			return
 		}
-		far, err := net.Dial("tcp", secure.Addr) // whatever name was asked for
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		near, buf, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
-		go func() {
-			_, _ = io.Copy(near, far)
-			_ = near.Close()
-		}()
-		_, _ = io.Copy(far, buf)
-		_ = far.Close()
+		// Whatever name was asked for.
+		stacktest.Connect(t, w, func() (net.Conn, error) { return net.Dial("tcp", secure.Addr) })
 	})})
 
 	_, port, _ := net.SplitHostPort(plain.Addr)

@@ -109,11 +109,11 @@ var malformedExchanges = map[string]exchange{
 	"a body that is too short":     {loose: true, ask: askBody("PUT", unknown("hello"), 9)},
 	"a body that is too long":      {loose: true, end: endEcho, ask: askBody("PUT", unknown("hello"), 3)},
 	"a body that fails": {loose: true, ask: askBody("POST", func() io.Reader {
-		return io.MultiReader(strings.NewReader("he"), &contractBody{err: errUpload})
+		return io.MultiReader(strings.NewReader("he"), &contractBody{Err: errUpload})
 	}, 0)},
-	"a body that fails at once": {loose: true, ask: askBody("POST", func() io.Reader { return &contractBody{err: errUpload} }, 0)},
+	"a body that fails at once": {loose: true, ask: askBody("POST", func() io.Reader { return &contractBody{Err: errUpload} }, 0)},
 	"a body that fails in the middle of much": {loose: true, ask: askBody("POST", func() io.Reader {
-		return io.MultiReader(strings.NewReader(strings.Repeat("x", 200_000)), &contractBody{err: errUpload})
+		return io.MultiReader(strings.NewReader(strings.Repeat("x", 200_000)), &contractBody{Err: errUpload})
 	}, 300_000)},
 }
 

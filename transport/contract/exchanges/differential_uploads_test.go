@@ -24,7 +24,7 @@ var uploadExchanges = map[string]exchange{
 	"POST of unknown length, much": {ask: askBody("POST", unknown(helloes), 0)},
 	"POST of unknown length, none": {ask: askBody("POST", unknown(""), 0)},
 	"POST of unknown length, late": {ask: askBody("POST", func() io.Reader {
-		return &stackFuncs{read: func([]byte) (int, error) { time.Sleep(250 * time.Millisecond); return 0, io.EOF }, close: func() error { return nil }}
+		return &stackFuncs{OnRead: func([]byte) (int, error) { time.Sleep(250 * time.Millisecond); return 0, io.EOF }, OnClose: func() error { return nil }}
 	}, 0)}, // net/http waits 200 ms for the first byte
 	"POST of length -1":           {ask: askBody("POST", unknown("hello"), -1)},
 	"POST of nothing":             {ask: askMethod("POST")},
@@ -50,7 +50,7 @@ var uploadExchanges = map[string]exchange{
 	"PATCH with trailers, set as it is read": {ask: asks(askBody("PATCH", unknown("hello"), -1), askFor(func(r *http.Request) {
 		r.Trailer = http.Header{"X-Sum": nil, "X-More": nil}
 		trailer, src := r.Trailer, r.Body
-		r.Body = &stackFuncs{close: src.Close, read: func(p []byte) (int, error) {
+		r.Body = &stackFuncs{OnClose: src.Close, OnRead: func(p []byte) (int, error) {
 			n, err := src.Read(p)
 			if err == io.EOF {
 				trailer.Set("X-Sum", "5d41")

@@ -316,7 +316,7 @@ func (c madeUpCall) do(t *testing.T, rt http.RoundTripper, url string, hooks *ho
 func slowly(s string) func() io.Reader {
 	return func() io.Reader {
 		r := strings.NewReader(s)
-		return &stackFuncs{close: func() error { return nil }, read: func(p []byte) (int, error) {
+		return &stackFuncs{OnClose: func() error { return nil }, OnRead: func(p []byte) (int, error) {
 			if r.Len() == 0 || r.Len() == len(s) {
 				time.Sleep(700 * time.Millisecond)
 			}

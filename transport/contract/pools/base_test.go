@@ -19,6 +19,7 @@ import (
 
 	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/internal/stacktest"
 	"github.com/watertight-go/watertight/transport/transporttest"
 )
 
@@ -815,23 +816,7 @@ func TestPoolGoesThroughAProxy(t *testing.T) {
 		origin := transporttest.NewNet(t, nil, transporttest.TLS())
 		dial := origin.Base().DialContext
 		proxy := transporttest.NewNet(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			far, err := dial(r.Context(), "tcp", r.Host)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			near, buf, err := http.NewResponseController(w).Hijack()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			_, _ = io.WriteString(near, "HTTP/1.1 200 OK\r\n\r\n")
-			go func() {
-				_, _ = io.Copy(near, far)
-				_ = near.Close()
-			}()
-			_, _ = io.Copy(far, buf)
-			_ = far.Close()
+			stacktest.Connect(t, w, func() (net.Conn, error) { return dial(r.Context(), "tcp", r.Host) })
 		}))
 		base := proxy.Base()
 		base.TLSClientConfig = origin.TLSClientConfig()
