@@ -61,6 +61,12 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrac
 	over := true // as after a panic
 	defer func() { a.untrace(over) }()
 	resp, err := next.RoundTrip(req)
+	if instead := a.insteadOf(); instead != nil {
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+		instead()
+	}
 	if err == nil {
 		a.written()
 	}

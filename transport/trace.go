@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http/httptrace"
 	"net/textproto"
+	"runtime"
 	"sync"
 )
 
@@ -50,6 +51,7 @@ type hooks struct {
 	running [untils]int
 	waits   chan struct{} // closed when none of those runs
 	begun   []begun       // of the dial
+	instead func()        // what GetConn has done and not returned: panics with the same, or ends its goroutine
 }
 
 // traced is ours, which may be nil, with the caller's hooks for as long as the
@@ -67,6 +69,9 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 	a.hooks = h
 	a.mu.Unlock()
 	both := h.after(ours, t)
+	if t.GetConn != nil {
+		both.GetConn = a.aside(h, ours.GetConn)
+	}
 	if hook := t.Got1xxResponse; hook != nil {
 		both.Got1xxResponse = func(code int, header textproto.MIMEHeader) error {
 			if !h.enter(untilAnswered) {
@@ -85,8 +90,8 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 
 // after is the hooks of ours, each with that of t after it, but for Got1xxResponse.
 func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
-	both := *t // with what a later Go may have added
-	both.GetConn = guard1(h, untilAnswered, ours.GetConn, t.GetConn)
+	both := *t                  // with what a later Go may have added
+	both.GetConn = ours.GetConn // see aside
 	both.GotConn = guard1(h, untilAnswered, ours.GotConn, t.GotConn)
 	both.PutIdleConn = guard1(h, untilOver, ours.PutIdleConn, t.PutIdleConn)
 	both.GotFirstResponseByte = guard0(h, untilAnswered, ours.GotFirstResponseByte, t.GotFirstResponseByte)
@@ -97,6 +102,70 @@ func (h *hooks) after(ours, t *httptrace.ClientTrace) *httptrace.ClientTrace {
 	both.Wait100Continue = guard0(h, untilOver, ours.Wait100Continue, t.Wait100Continue)
 	both.WroteRequest = guard1(h, untilOver, ours.WroteRequest, h.telling(t.WroteRequest))
 	return &both
+}
+
+// aside is the hook ours, and then the caller's GetConn on a goroutine of its own,
+// until the attempt ends. The HTTP/2 of net/http calls that hook with the connections
+// of the host locked: one that panics, that ends its goroutine or that does not return
+// would keep them locked, and with them every later call, past every limit.
+func (a *attempt) aside(h *hooks, ours func(string)) func(string) {
+	return func(hostPort string) {
+		if ours != nil {
+			ours(hostPort)
+		}
+		if !h.enter(untilAnswered) {
+			return
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			defer h.leave(untilAnswered)
+			returned := false
+			defer func() {
+				if !returned {
+					a.unreturned(h, recover())
+				}
+			}()
+			h.caller.GetConn(hostPort)
+			returned = true
+		}()
+		select {
+		case <-done:
+		case <-a.Done():
+		}
+	}
+}
+
+// unreturned ends the attempt whose GetConn has panicked, or has ended its goroutine
+// if that is nil. The caller's goroutine then does the same, if it still waits.
+func (a *attempt) unreturned(h *hooks, panicked any) {
+	h.mu.Lock()
+	late := h.past > untilAnswered
+	if !late {
+		h.instead = runtime.Goexit
+		if panicked != nil {
+			h.instead = func() { panic(panicked) }
+		}
+	}
+	h.mu.Unlock()
+	if late {
+		a.call.h.t.survived("httptrace.ClientTrace.GetConn", panicked)
+		return
+	}
+	a.stop()
+}
+
+// insteadOf is what a hook did in place of returning, for the caller's goroutine to do.
+func (a *attempt) insteadOf() func() {
+	a.mu.Lock()
+	h := a.hooks
+	a.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.instead
 }
 
 // telling is a WroteRequest hook that written can wait for.

@@ -1,10 +1,12 @@
 package transport_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -468,4 +470,92 @@ func TestTraceEndsNoDialForHalfAPair(t *testing.T) {
 	if starts != 3 {
 		t.Errorf("%d hooks ran", starts)
 	}
+}
+
+// The HTTP/2 of net/http calls GetConn with the connections of the host locked.
+func TestTraceHookThatDoesNotReturnLocksNoHost(t *testing.T) {
+	t.Parallel()
+	blocked := make(chan struct{})
+	defer close(blocked)
+	for name, hook := range map[string]func(){
+		"panics":             func() { panic("planned") },
+		"ends its goroutine": runtime.Goexit,
+		"blocks":             func() { <-blocked },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := transporttest.NewOrigin(t, transporttest.TLS("h2"))
+			tr := bounded(t, o.Base(), policy.Timeout{Attempt: time.Second})
+			if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
+				t.Fatal(err)
+			}
+			trace := &httptrace.ClientTrace{GetConn: func(string) { hook() }}
+			ended := make(chan string)
+			go func() {
+				how := "ended its goroutine"
+				defer func() {
+					if v := recover(); v != nil {
+						how = fmt.Sprint("panicked: ", v)
+					}
+					ended <- how
+				}()
+				_, err := fetch(tr.Client(), get(t, o.URL).WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+				how = fmt.Sprint("returned: ", errors.Is(err, transport.ErrAttemptTimeout))
+			}()
+			want := map[string]string{"panics": "panicked: planned", "ends its goroutine": "ended its goroutine", "blocks": "returned: true"}[name]
+			if how := within(t, ended); how != want {
+				t.Errorf("the call %s, not %s", how, want)
+			}
+			answered := make(chan error)
+			go func() {
+				_, err := fetch(tr.Client(), get(t, o.URL))
+				tr.CloseIdleConnections()
+				answered <- err
+			}()
+			if err := within(t, answered); err != nil {
+				t.Error(err)
+			}
+			transporttest.CheckPermits(t, tr)
+		})
+	}
+}
+
+// A hook that panics when its call is over has no caller to tell.
+func TestTraceHookThatPanicsTooLateIsLogged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer // read when all is over
+		tr := transport.Must(transport.New(transport.Config{
+			Base: rt(func(r *http.Request) (*http.Response, error) {
+				httptrace.ContextClientTrace(r.Context()).GetConn("x.test:80")
+				return nil, r.Context().Err()
+			}),
+			Logger:  slog.New(slog.NewTextHandler(&logged, nil)),
+			Default: policy.Policy{Timeout: policy.Timeout{Attempt: time.Second}},
+		}))
+		defer tr.Close()
+		trace := &httptrace.ClientTrace{GetConn: func(string) {
+			time.Sleep(time.Minute)
+			panic("planned")
+		}}
+		_, err := tr.RoundTrip(get(t, "http://x.test/").WithContext(httptrace.WithClientTrace(t.Context(), trace)))
+		if !errors.Is(err, transport.ErrAttemptTimeout) {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if !strings.Contains(logged.String(), "httptrace.ClientTrace.GetConn") {
+			t.Errorf("logged %q", logged.String())
+		}
+	})
+}
+
+// within is what c gives, in 20 s of a machine that may be busy.
+func within[T any](t *testing.T, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatal("hangs")
+	}
+	return v
 }
