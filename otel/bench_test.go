@@ -89,11 +89,20 @@ func BenchmarkObservedSampled(b *testing.B) {
 }
 
 // BenchmarkSDKAlone is what the SDK takes for the spans and durations of such a call,
-// whoever makes them: the least that BenchmarkObservedSampled is above
+// whoever makes them: the least that BenchmarkObservedSampled, or Unsampled, is above
 // BenchmarkObservedNot.
 func BenchmarkSDKAlone(b *testing.B) {
-	tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
-	defer func() { _ = tracers.Shutdown(context.Background()) }()
+	b.Run("sampled", func(b *testing.B) {
+		tracers := sdktrace.NewTracerProvider(sdktrace.WithBatcher(tracetest.NewNoopExporter()))
+		defer func() { _ = tracers.Shutdown(context.Background()) }()
+		alone(b, tracers)
+	})
+	b.Run("unsampled", func(b *testing.B) {
+		alone(b, sdktrace.NewTracerProvider(sdktrace.WithSampler(sdktrace.NeverSample())))
+	})
+}
+
+func alone(b *testing.B, tracers *sdktrace.TracerProvider) {
 	meters := sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
 	tracer := tracers.Tracer("alone")
 	calls, _ := meters.Meter("alone").Float64Histogram("calls")
@@ -111,11 +120,15 @@ func BenchmarkSDKAlone(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		ctx, call := tracer.Start(b.Context(), "resilience GET", internal, callStart)
-		of, attempt := tracer.Start(ctx, "GET", client, attemptStart)
-		attempt.SetAttributes(attemptEnd...)
+		of := ctx
+		if call.IsRecording() {
+			var attempt trace.Span
+			of, attempt = tracer.Start(ctx, "GET", client, attemptStart)
+			attempt.SetAttributes(attemptEnd...)
+			attempt.End()
+			call.SetAttributes(callEnd...)
+		}
 		attempts.Record(of, 0.001, set)
-		attempt.End()
-		call.SetAttributes(callEnd...)
 		calls.Record(ctx, 0.001, set)
 		call.End()
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 )
 
@@ -21,9 +22,11 @@ type call struct {
 type attempt struct {
 	context.Context
 	o      *Observer
+	call   *call
 	number int        // from 1
 	span   trace.Span // nil: it has none of its own
 	method method
+	sent   carrier
 }
 
 // Keys of contexts: of an Observer, since a Transport may have several, of which each
@@ -50,12 +53,26 @@ func (a *attempt) Value(key any) any {
 	return a.Context.Value(key)
 }
 
+// callOf finds the call of an event: mostly its context is one of ours.
 func (o *Observer) callOf(ctx context.Context) *call {
+	switch ours := ctx.(type) {
+	case *call:
+		if ours.o == o {
+			return ours
+		}
+	case *attempt:
+		if ours.o == o {
+			return ours.call
+		}
+	}
 	c, _ := ctx.Value(callKey{o}).(*call)
 	return c
 }
 
 func (o *Observer) attemptOf(ctx context.Context) *attempt {
+	if ours, ok := ctx.(*attempt); ok && ours.o == o {
+		return ours
+	}
 	a, _ := ctx.Value(attemptKey{o}).(*attempt)
 	return a
 }
@@ -72,8 +89,36 @@ func (c *call) attempt(ctx context.Context, number int, m method) *attempt {
 	if a.number != 0 {
 		a = &attempt{}
 	}
-	a.Context, a.o, a.number, a.method = ctx, c.o, number, m
+	a.Context, a.o, a.call, a.number, a.method = ctx, c.o, c, number, m
 	return a
+}
+
+// carrier is the header of an attempt for a Propagator.
+type carrier struct {
+	propagation.HeaderCarrier
+	first [1]string // saves an allocation
+	taken bool
+}
+
+// Set sets a field. Those that are usual need not be made canonical.
+func (c *carrier) Set(key, value string) {
+	switch key {
+	case "traceparent":
+		key = "Traceparent"
+	case "tracestate":
+		key = "Tracestate"
+	case "baggage":
+		key = "Baggage"
+	default:
+		key = http.CanonicalHeaderKey(key)
+	}
+	values := c.first[:]
+	if c.taken {
+		values = make([]string, 1)
+	}
+	c.taken = true
+	values[0] = value
+	c.HeaderCarrier[key] = values
 }
 
 // method is an HTTP method as signals name it: one of few.

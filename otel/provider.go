@@ -66,6 +66,9 @@ func meterOf(p metric.MeterProvider) metric.Meter {
 
 // begin starts a span: one that does nothing, if the tracer panics or has none.
 func (o *Observer) begin(ctx context.Context, name string, options ...trace.SpanStartOption) (in context.Context, span trace.Span) {
+	if _, ok := o.tracer.(tnoop.Tracer); ok {
+		return ctx, tnoop.Span{}
+	}
 	defer func() {
 		o.survived("Tracer.Start", recover())
 		if in == nil || span == nil {

@@ -37,18 +37,19 @@ func (o *Observer) startAttempt(ctx context.Context, s transport.Start) context.
 	if c.span.IsRecording() { // else the trace is not sampled
 		a.Context, a.span = o.begin(ctx, methods[a.method].attempt, o.clientSpan(c.host, a, s.Request)...)
 	}
-	o.inject(a.Context, s.Header)
+	a.sent.HeaderCarrier = propagation.HeaderCarrier(s.Header)
+	o.inject(a.Context, &a.sent)
 	return a
 }
 
 // inject sends the context of an attempt with it.
-func (o *Observer) inject(ctx context.Context, h http.Header) {
+func (o *Observer) inject(ctx context.Context, into propagation.TextMapCarrier) {
 	defer func() { o.survived("Propagator.Inject", recover()) }()
 	p := o.config.Propagator
 	if p == nil {
 		p = otel.GetTextMapPropagator()
 	}
-	p.Inject(ctx, propagation.HeaderCarrier(h))
+	p.Inject(ctx, into)
 }
 
 var clientKind = trace.WithSpanKind(trace.SpanKindClient)

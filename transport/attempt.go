@@ -204,7 +204,7 @@ func (a *attempt) end(how ending, err error) {
 	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
 		Outcome: a.outcome(how, resp, err), Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 	if handed != nil {
-		handed.end(statusOf(resp), err)
+		handed.end(statusOf(resp), err, now)
 	}
 }
 

@@ -113,7 +113,7 @@ func (c *call) abandoned() {
 		a.end(endPanic, nil)
 	}
 	c.outcome = "error"
-	c.end(0, nil)
+	c.end(0, nil, c.h.t.now())
 }
 
 // answered reports a call that has ended; one whose body is still open ends with
@@ -131,11 +131,11 @@ func (c *call) answered(resp *http.Response, err error) {
 			return
 		}
 	}
-	c.end(statusOf(resp), err)
+	c.end(statusOf(resp), err, c.h.t.now())
 }
 
 // end reports the end of a call to the observer, once.
-func (c *call) end(status int, err error) {
+func (c *call) end(status int, err error, now time.Duration) {
 	t := c.h.t
 	if t.observer == nil || c.ended {
 		return
@@ -156,7 +156,7 @@ func (c *call) end(status int, err error) {
 		outcome = "error"
 	}
 	t.observe(c.ctx, Event{Kind: EventCallEnd, Scheme: c.h.key.scheme, Host: c.h.name, Outcome: outcome, Attempt: c.sent,
-		Duration: t.now() - c.start, Status: status, Err: err})
+		Duration: now - c.start, Status: status, Err: err})
 }
 
 func statusOf(resp *http.Response) int {
