@@ -463,11 +463,14 @@ func TestPageDoesNotCompareItsClockWithTheServers(t *testing.T) {
 	b.await("/^in (5\\d min|1 h \\d min)/.test(document.querySelector('.next dd span').textContent)")
 }
 
-// TestPictureOfAnOutage makes the picture of the README, and others, when it is asked
-// to:
+// TestPictureOfAnOutage makes pictures to look at, when it is asked to:
 //
 //	WATERTIGHT_PICTURES=/tmp go test -run PictureOfAnOutage ./transport/status
-//	cp /tmp/status-light.png transport/status/testdata/status.png
+//
+// That of the README is the demo's:
+//
+//	go -C cmd/demo/exporting run ./e2e -keep /tmp/e2e
+//	cp /tmp/e2e/page.png transport/status/testdata/outage.png
 func TestPictureOfAnOutage(t *testing.T) {
 	dir := os.Getenv("WATERTIGHT_PICTURES")
 	if dir == "" {
