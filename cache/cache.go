@@ -19,6 +19,12 @@ const epochStripes = 1024
 // Cache applies the rules of RFC 9111 for a private cache to a [Store]. It is safe for concurrent use and
 // starts no goroutine.
 type Cache struct {
+	*core
+	rules Rules
+}
+
+// core is what the Caches of all hosts share.
+type core struct {
 	store  Store
 	start  time.Time
 	seed   maphash.Seed
@@ -36,7 +42,7 @@ type Cache struct {
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
 // stored no other can find.
 func New(store Store) *Cache {
-	c := &Cache{store: store, start: time.Now(), seed: maphash.MakeSeed()}
+	c := &Cache{core: &core{store: store, start: time.Now(), seed: maphash.MakeSeed()}}
 	rand.Read(c.secret[:]) // never fails
 	return c
 }
@@ -73,6 +79,8 @@ type Failure struct {
 	Detail string
 	// Forwarded is true if the request was sent. It decides between hit and fwd (RFC 9211 section 2.1).
 	Forwarded bool
+
+	validated bool // it is none: the origin has confirmed the answer
 }
 
 // Exchange is one call, from [Cache.Begin] to [Cache.Received] or [Cache.Serve]. The zero Exchange is that of a call that
@@ -85,7 +93,10 @@ type Exchange struct {
 	role  role
 
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
+	guarded     bool // of those, that it has a precondition that only the origin can judge
 	conditional bool // the caller has a copy of its own
+
+	validated *Entry // is asked about, in the caller's name
 }
 
 type role uint8
@@ -136,8 +147,10 @@ func (x *Exchange) inspect(req *http.Request) {
 		case "Accept", "Accept-Encoding", "User-Agent", "Authorization": // most of what there is
 		case "Cache-Control", "Pragma":
 			x.ask = requestControl(req.Header)
-		case "Range", "If-Range", "If-Match", "If-Unmodified-Since":
+		case "Range", "If-Range":
 			x.partial = true
+		case "If-Match", "If-Unmodified-Since":
+			x.partial, x.guarded = true, true
 		case "If-None-Match", "If-Modified-Since":
 			x.conditional = true
 		case "Upgrade", "X-Original-Url", "X-Rewrite-Url":
@@ -187,18 +200,24 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 		return nil
 	case x.role == bystander:
 		return nil
+	case c.rules.Fresh && (resp.StatusCode == http.StatusNotModified || req.Method == http.MethodHead && resp.StatusCode == http.StatusOK):
+		c.confirm(x, req, resp, w)
+		return nil
 	case resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusPartialContent:
 		c.revoke(x, req, resp)
 		return nil
 	case !supersedes(resp.StatusCode):
 		return nil
 	}
-	e := c.entry(x, req, resp, w)
+	var e *Entry
+	if req.Method != http.MethodHead {
+		e = c.entry(x, req, resp, w)
+	}
 	if e == nil {
 		c.supersede(x, req, resp)
 		return nil
 	}
-	asked := selectable(req.Header)
+	asked := c.selectable(req.Header)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		c.commit(e, asked)
 		return nil
@@ -229,22 +248,22 @@ func contentLength(resp *http.Response) int64 {
 
 // entry returns what is to be stored of an answer but for its body, or nil if nothing is.
 func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Window) *Entry {
-	if req.Method == http.MethodHead || x.ask.noStore {
+	if x.ask.noStore {
 		return nil
 	}
 	says, omit := parseControl(resp.Header["Cache-Control"])
-	if says.noCache || !storable(resp.StatusCode, says) {
+	_, timed := lifetime(resp.Header, says, time.Time{})
+	if !c.storable(resp.StatusCode, says, timed) {
 		return nil
 	}
 	window := w.granted(nothing, says)
-	_, timed := lifetime(resp.Header, says, time.Time{})
-	if window == 0 && !timed || !timed && !lasting(resp.StatusCode) {
+	if window == 0 && !timed && !c.rules.Fresh {
 		return nil // the quickest way out, for what is most of the traffic where nothing is configured
 	}
 	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() {
 		return nil
 	}
-	vary, ok := varyNames(resp.Header["Vary"])
+	vary, ok := c.varyNames(resp.Header["Vary"])
 	if !ok {
 		return nil
 	}
@@ -273,6 +292,15 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		age:          initialAge(resp.Header, date, wall, now-x.sent),
 	}
 	e.lifetime, _ = lifetime(resp.Header, says, date)
+	if c.rules.Fresh {
+		if !timed && !says.noCache && heuristic(resp.StatusCode, says) {
+			e.lifetime, e.timed = guess(resp.Header, date)
+		}
+		window = max(window, says.staleWhileRevalidate)
+		if len(resp.Header["Etag"]) > 0 || len(resp.Header["Last-Modified"]) > 0 {
+			window = max(window, validFor) // it can be validated
+		}
+	}
 	if e.lifetime-e.age+window <= 0 {
 		return nil
 	}
@@ -280,15 +308,32 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !e.describe(req, resp, omit, vary, wall) {
 		return nil
 	}
-	e.partition = partition(c.secret[:], req)
+	e.partition = c.partition(req)
 	return e
 }
 
-// storable reports whether an answer of this status may be stored (RFC 9111 section 3). must-understand lets a cache that knows the
-// status ignore no-store (section 5.2.2.3). 4xx answers are left out: a fallback is for the last good one.
-func storable(status int, says control) bool {
-	known := lasting(status) || status == http.StatusFound || status == http.StatusTemporaryRedirect
-	return known && (!says.noStore || says.mustUnderstand)
+// storable reports whether an answer of this status may be stored (RFC 9111 section 3), which has a lifetime of its own if it is
+// timed. must-understand lets a cache that knows the status ignore no-store (section 5.2.2.3). A fallback is for the last good
+// answer, so 4xx are left out there, and what has to be validated.
+func (c *Cache) storable(status int, says control, timed bool) bool {
+	if c.rules.Fresh {
+		return (timed || says.noCache || heuristic(status, says)) && (!says.noStore || says.mustUnderstand && heuristic(status, control{}))
+	}
+	known := lasting(status) || (status == http.StatusFound || status == http.StatusTemporaryRedirect) && timed
+	return known && !says.noCache && (!says.noStore || says.mustUnderstand)
+}
+
+// validFor is how long a stale answer is kept that can be validated.
+const validFor = 24 * time.Hour
+
+// heuristic reports whether an answer of this status may have a lifetime that its origin has not given (RFC 9111 section 4.2.2,
+// RFC 9110 section 15.1).
+func heuristic(status int, says control) bool {
+	switch status {
+	case http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone, http.StatusRequestURITooLong, http.StatusNotImplemented:
+		return true
+	}
+	return lasting(status) || says.public
 }
 
 // lasting statuses may be stored without an explicit lifetime (RFC 9110 section 15.1).
@@ -343,7 +388,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	}
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
 	wall := time.Now()
-	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
 		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
@@ -359,7 +404,7 @@ func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	wall := time.Now()
-	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
 			c.epoch(x.key).Add(1)
 			c.store.Delete(e)
@@ -448,22 +493,13 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 			return e.response(req, wall, Failure{}), true
 		}
 	}
-	return &http.Response{
-		Status:     "504 Gateway Timeout",
-		StatusCode: http.StatusGatewayTimeout,
-		Proto:      "HTTP/1.1",
-		ProtoMajor: 1,
-		ProtoMinor: 1,
-		Header:     http.Header{"Cache-Status": {product + "; detail=only-if-cached"}},
-		Body:       http.NoBody,
-		Request:    req,
-	}, true
+	return unsatisfied(req), true
 }
 
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 	var best *Entry
-	for _, e := range c.store.Lookup(x.key, partition(c.secret[:], req)) {
+	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
 		if e.matches(req) && (best == nil || e.date > best.date || e.date == best.date && e.sent > best.sent) {
 			best = e
 		}

@@ -23,13 +23,18 @@ type control struct {
 	mustUnderstand bool
 	onlyIfCached   bool
 
-	maxAge       time.Duration
-	maxStale     time.Duration
-	minFresh     time.Duration
-	staleIfError time.Duration
+	public, private bool // private without field names
+	proxyRevalidate bool
+
+	maxAge               time.Duration
+	sMaxAge              time.Duration
+	maxStale             time.Duration
+	minFresh             time.Duration
+	staleIfError         time.Duration
+	staleWhileRevalidate time.Duration
 }
 
-var nothing = control{maxAge: absent, maxStale: absent, minFresh: absent, staleIfError: absent}
+var nothing = control{maxAge: absent, sMaxAge: absent, maxStale: absent, minFresh: absent, staleIfError: absent, staleWhileRevalidate: absent}
 
 // parseControl reads the lines of a Cache-Control field. omit lists what no-cache="..." names, as it was written.
 func parseControl(lines []string) (c control, omit []string) {
@@ -59,6 +64,16 @@ func (c *control) apply(d directive, omit []string) []string {
 		c.mustRevalidate = true
 	case "must-understand":
 		c.mustUnderstand = true
+	case "public":
+		c.public = true
+	case "private":
+		c.private = c.private || !d.hasArg || d.arg == "" || d.odd
+	case "proxy-revalidate":
+		c.proxyRevalidate = true
+	case "s-maxage":
+		c.sMaxAge = lower(c.sMaxAge, d.seconds())
+	case "stale-while-revalidate":
+		c.staleWhileRevalidate = lower(c.staleWhileRevalidate, d.seconds())
 	case "only-if-cached":
 		c.onlyIfCached = true
 	case "max-age":

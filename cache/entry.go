@@ -173,7 +173,7 @@ func (t *text) add(s string) string {
 }
 
 // describe fills in what e keeps of a response but for its body: the header without what must not be stored (RFC 9111
-// section 3.1) and without Age and Set-Cookie, which are never served again. It returns false if that is too much, or not all of it
+// section 3.1), without Age, and without Set-Cookie where it is never served again. It returns false if that is too much, or not all of it
 // can be read.
 func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []string, now time.Time) bool {
 	date := ""
@@ -187,7 +187,7 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 		if !canonical(name) {
 			return false
 		}
-		if unstored(name, omit) {
+		if unstored(name, omit) || cookie(name) && !e.owner.rules.Fresh { // which is only served after a failure
 			continue
 		}
 		for _, value := range values {
@@ -243,10 +243,13 @@ func scheme(s string) string {
 	return "http"
 }
 
+// cookie reports whether a response field is one that is only for its first caller after a failure.
+func cookie(name string) bool { return name == "Set-Cookie" || name == "Set-Cookie2" }
+
 // unstored reports whether a response field is left out of the store. lists are the fields named by no-cache="..." and Connection.
 func unstored(name string, lists []string) bool {
 	switch name {
-	case "Age", "Set-Cookie", "Set-Cookie2",
+	case "Age",
 		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Trailer", "Upgrade",
 		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization":
 		return true

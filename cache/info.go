@@ -137,6 +137,10 @@ func (e *Entry) headerAt(age, ttl time.Duration, why Failure) http.Header {
 	labelled := false
 	for i := 0; i < len(e.header); {
 		name, start := e.header[i].name, len(values)
+		if failed := why.Err != nil || why.Status != 0; failed && cookie(name) {
+			i++ // of another time
+			continue
+		}
 		for ; i < len(e.header) && e.header[i].name == name; i++ {
 			values = append(values, e.header[i].value)
 		}
@@ -163,6 +167,8 @@ func (f Failure) appendCacheStatus(b []byte, ttl time.Duration, timed bool) []by
 	b = append(b, product...)
 	detail := f.Detail
 	switch {
+	case f.validated:
+		b = append(b, "; fwd=stale; fwd-status=304"...)
 	case !f.Forwarded:
 		b = append(b, "; hit"...)
 	case ttl > 0:

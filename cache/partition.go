@@ -15,11 +15,11 @@ type Partition [16]byte
 
 // partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
 // bytes. The hash is paid for only by requests that have any.
-func partition(secret []byte, req *http.Request) (p Partition) {
+func (c *Cache) partition(req *http.Request) (p Partition) {
 	var room [16]string
 	names := room[:0]
 	for name, values := range req.Header {
-		if len(values) > 0 && (identifying(name) || name == baggage && !ofTrace(values)) {
+		if len(values) > 0 && (c.identifies(name) || name == baggage && !c.rules.Fresh && !ofTrace(values)) {
 			names = append(names, name)
 		}
 	}
@@ -39,11 +39,30 @@ func partition(secret []byte, req *http.Request) (p Partition) {
 		text = appendPart(text, "")
 		text = appendPart(text, req.URL.User.String())
 	}
-	mac := hmac.New(sha256.New, secret)
+	mac := hmac.New(sha256.New, c.secret[:])
 	mac.Write(text)
 	clear(text)
 	copy(p[:], mac.Sum(nil))
 	return p
+}
+
+// identifies reports whether a request field separates callers.
+func (c *Cache) identifies(name string) bool {
+	if c.rules.Fresh {
+		return credential(name)
+	}
+	return identifying(name)
+}
+
+// credential reports whether a request field says who is asking, or is one that origins often answer by without saying so in
+// Vary, where answers are reused as their origin allows.
+func credential(name string) bool {
+	switch name {
+	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token",
+		"X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Origin":
+		return true
+	}
+	return false
 }
 
 func appendPart(b []byte, s string) []byte {

@@ -20,7 +20,7 @@ type field struct{ name, value string }
 
 // varyNames reads Vary (RFC 9110 section 12.5.5) into canonical names, without repeats and without those that the
 // partition covers already. It returns false when no request can be known to match: a star, or a member that is no name.
-func varyNames(lines []string) ([]string, bool) {
+func (c *Cache) varyNames(lines []string) ([]string, bool) {
 	var names []string
 	for _, line := range lines {
 		for member := range strings.SplitSeq(line, ",") {
@@ -32,7 +32,7 @@ func varyNames(lines []string) ([]string, bool) {
 				return nil, false
 			}
 			name := textproto.CanonicalMIMEHeaderKey(member)
-			if identifying(name) || slices.Contains(names, name) {
+			if c.identifies(name) || slices.Contains(names, name) {
 				continue
 			}
 			if len(names) == maxSelectors {
@@ -56,10 +56,10 @@ func (f field) selects(h http.Header) bool {
 
 // selectable lists the fields of a request that a selector may be about. The header itself is the caller's again before the body
 // has been read.
-func selectable(h http.Header) []field {
+func (c *Cache) selectable(h http.Header) []field {
 	fields := make([]field, 0, len(h))
 	for name, values := range h {
-		if len(values) > 0 && !identifying(name) {
+		if len(values) > 0 && !c.identifies(name) {
 			fields = append(fields, field{name, strings.Join(values, ", ")})
 		}
 	}

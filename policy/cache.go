@@ -6,4 +6,9 @@ package policy
 type Cache struct {
 	// Off keeps nothing of this host, whatever Fallback allows. Default: false.
 	Off bool
+
+	// Fresh reuses answers as RFC 9111 has it: one that is fresh is served without
+	// contact, one that is stale is validated, and what a request and an answer say
+	// about it is heeded. Default: false.
+	Fresh bool
 }

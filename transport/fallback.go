@@ -22,6 +22,7 @@ type fallback struct {
 	h      *host
 	policy policy.Fallback
 	stores bool
+	cache  *cache.Cache
 	window cache.Window
 
 	servedAt, servedAsOf atomic.Int64 // of the last stored answer, on the clock
@@ -29,12 +30,14 @@ type fallback struct {
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	p := h.policy.Fallback
-	if !p.Enabled() {
+	rules := cache.Rules{Fresh: h.policy.Cache.Fresh}
+	if !p.Enabled() && !rules.Fresh {
 		return next
 	}
 	h.fallback = &fallback{
 		next: next, h: h, policy: p,
-		stores: p.Stores() && !h.policy.Cache.Off,
+		stores: (p.Stores() || rules.Fresh) && !h.policy.Cache.Off,
+		cache:  h.t.cache.For(rules),
 		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
 	}
 	return h.fallback
@@ -42,15 +45,22 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
-	if stored := f.begin(&c.exchange, c.req); stored != nil {
+	stored, header := f.begin(&c.exchange, c.req)
+	if stored != nil {
 		closeBody(req)
 		return stored, nil
 	}
-	resp, err := f.next.RoundTrip(req)
+	resp, err := f.send(req, header)
 	if err == nil && !f.policy.Status(resp.StatusCode) {
-		if f.stores {
-			keep(resp, f.h.t.cache.Received(&c.exchange, named(c.req), resp, f.window))
+		if !f.stores {
+			return resp, nil
 		}
+		if validated, ok := f.cache.Validated(&c.exchange, named(c.req), resp, f.window); ok {
+			dismiss(resp)
+			validated.Request = c.req
+			return validated, nil
+		}
+		keep(resp, f.cache.Received(&c.exchange, named(c.req), resp, f.window))
 		return resp, nil
 	}
 	if c.gone() != nil || c.faulty || certificateError(err) {
@@ -77,24 +87,59 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	return instead, nil
 }
 
-// begin tells the cache of a call; it returns the answer to one that must not be
-// forwarded.
-func (f *fallback) begin(x *cache.Exchange, req *http.Request) *http.Response {
+// begin tells the cache of a call; it returns its answer where there is one, else the header to send where that
+// is not the caller's.
+func (f *fallback) begin(x *cache.Exchange, req *http.Request) (*http.Response, http.Header) {
 	if !f.stores {
+		return nil, nil
+	}
+	asked := named(req)
+	*x = f.cache.Begin(asked)
+	if refreshing(req) {
+		return nil, changed(asked, f.cache.Refresh(x, asked))
+	}
+	reuse := f.cache.Reuse(x, asked)
+	if reuse.Response == nil || f.policy.Shadow && !f.h.policy.Cache.Fresh {
+		return nil, changed(asked, reuse.Request)
+	}
+	reuse.Response.Request = req
+	if reuse.Refresh != nil {
+		f.h.t.refreshes.begin(f.h.t, req, reuse.Refresh)
+	}
+	return reuse.Response, nil
+}
+
+// changed is the header of a request where that is not the asked one's.
+func changed(asked, send *http.Request) http.Header {
+	if send == nil || send == asked {
 		return nil
 	}
-	*x = f.h.t.cache.Begin(named(req))
-	if stored, ok := f.h.t.cache.OnlyIfCached(x, req); ok && !f.policy.Shadow {
-		return stored
+	return send.Header
+}
+
+// send sends the call on, with another header than its caller's if need be, who is not to see it.
+func (f *fallback) send(req *http.Request, header http.Header) (*http.Response, error) {
+	if header == nil {
+		return f.next.RoundTrip(req)
 	}
-	return nil
+	c := attemptOf(req).call
+	caller := c.req
+	conditional := *caller
+	conditional.Header = header
+	c.req, req.Header = &conditional, header
+	resp, err := f.next.RoundTrip(req)
+	c.req = caller
+	if resp != nil {
+		resp.Request = caller
+	}
+	return resp, err
 }
 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
 	var x cache.Exchange
-	if stored := f.begin(&x, req); stored != nil {
+	if stored, _ := f.begin(&x, req); stored != nil {
 		return stored, nil
 	}
 	f.h.tellRefusal(req.Context(), refusal, false)
@@ -118,7 +163,7 @@ func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, s
 	}
 	if f.stores && !noStale {
 		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0}
-		if stored, ok := f.h.t.cache.Serve(x, req, why, f.window); ok {
+		if stored, ok := f.cache.Serve(x, req, why, f.window); ok {
 			info, _ := cache.FromResponse(stored)
 			if !f.policy.Shadow {
 				now := f.h.t.now()

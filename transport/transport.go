@@ -39,6 +39,7 @@ type Transport struct {
 	idle     idleConns
 	history  history
 
+	refreshes refreshes
 	done       chan struct{} // closed by Close
 	detach     func()
 	detachOnce sync.Once
@@ -191,6 +192,7 @@ func (t *Transport) CloseIdleConnections() {
 // in flight run to their end. It always returns nil.
 func (t *Transport) Close() error {
 	t.closed.Store(true)
+	t.refreshes.close()
 	t.CloseIdleConnections()
 	t.detachOnce.Do(func() {
 		if t.done != nil {

@@ -30,6 +30,7 @@ const proxyUsage = `Put the stack in front of any HTTP service, to try it on rea
   -target URL     the service; what is asked of the proxy is asked of it
   -expose         let -listen be where others can reach it
   -keep-host      send the client's Host, not the target's
+  -fresh          serve what is fresh without asking, as RFC 9111 has it
   -grace 10s      how long calls may go on when interrupted
   -policy NAME    what the flags below start from: default, which is what it is
                   when left out, or service
@@ -61,6 +62,8 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 	f.value("target", "", func(s string) bool { target = s; return true })
 	f.boolean("expose", &exposed)
 	f.boolean("keep-host", &c.keepHost)
+	fresh := false
+	f.boolean("fresh", &fresh)
 	f.variable("grace", &c.grace)
 	settings := policyFlags(f)
 	if err := f.parse(args); err != nil {
@@ -80,6 +83,7 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 		f.problem("grace", f.given["grace"], "0 or a positive duration")
 	}
 	c.policy = settings()
+	c.policy.Cache.Fresh = fresh
 	f.validate(c.policy)
 	return c, f, nil
 }
