@@ -206,15 +206,17 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	case resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusPartialContent:
 		c.revoke(x, req, resp)
 		return nil
-	case !supersedes(resp.StatusCode):
-		return nil
+	case !supersedes(resp.StatusCode) && !(c.rules.Fresh && resp.StatusCode >= 500 && c.find(x, req) == nil):
+		return nil // a failure of the origin's is stored in no good answer's place
 	}
 	var e *Entry
 	if req.Method != http.MethodHead {
 		e = c.entry(x, req, resp, w)
 	}
 	if e == nil {
-		c.supersede(x, req, resp)
+		if supersedes(resp.StatusCode) {
+			c.supersede(x, req, resp)
+		}
 		return nil
 	}
 	asked := c.selectable(req.Header)
@@ -274,8 +276,11 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	now := wall.Sub(c.start)
 	date := wall
 	if lines := resp.Header["Date"]; len(lines) > 0 {
-		if date, ok = c.date(lines); !ok {
+		if date, ok = c.date(lines); !ok && !c.rules.Fresh {
 			return nil
+		}
+		if !ok {
+			date = wall // RFC 9110 section 6.6.1
 		}
 	}
 	e := &Entry{

@@ -174,6 +174,9 @@ func (e *Entry) known(req *http.Request) bool {
 	}
 	since, ok := parseDate(req.Header["If-Modified-Since"])
 	modified, err := http.ParseTime(e.value("Last-Modified"))
+	if err != nil {
+		modified, err = http.ParseTime(e.value("Date"))
+	}
 	return ok && err == nil && !modified.After(since)
 }
 

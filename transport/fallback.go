@@ -68,6 +68,9 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	instead, kind, staleness := f.instead(c.req, &c.exchange, c.opts.NoStale, c.sent, resp, err)
 	if instead == nil {
+		if err == nil && f.stores && f.h.policy.Cache.Fresh {
+			keep(resp, f.cache.Received(&c.exchange, named(c.req), resp, f.window))
+		}
 		return resp, err
 	}
 	f.h.counts.fallback(kind, f.policy.Shadow)
