@@ -322,10 +322,18 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 // answer, so 4xx are left out there, and what has to be validated.
 func (c *Cache) storable(status int, says control, timed bool) bool {
 	if c.rules.Fresh {
-		return (timed || says.noCache || heuristic(status, says)) && (!says.noStore || says.mustUnderstand && heuristic(status, control{}))
+		if says.mustUnderstand {
+			return understood(status)
+		}
+		return (timed || says.noCache || heuristic(status, says)) && !says.noStore
 	}
 	known := lasting(status) || (status == http.StatusFound || status == http.StatusTemporaryRedirect) && timed
 	return known && !says.noCache && (!says.noStore || says.mustUnderstand)
+}
+
+// understood reports whether all that a status asks of a cache is done here.
+func understood(status int) bool {
+	return heuristic(status, control{}) || status == http.StatusFound || status == http.StatusSeeOther || status == http.StatusTemporaryRedirect
 }
 
 // validFor is how long a stale answer is kept that can be validated.
