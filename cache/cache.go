@@ -92,6 +92,10 @@ type Exchange struct {
 	ask   control
 	role  role
 
+	tenant      string // as Rules.Partition says
+	partitioned bool   // partition is known
+	partition   Partition
+
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
 	guarded     bool // of those, that it has a precondition that only the origin can judge
 	conditional bool // the caller has a copy of its own
@@ -129,6 +133,12 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 		return x
 	}
 	x.key = key
+	if c.rules.Fresh && c.rules.Partition != nil && x.role == reader {
+		if x.tenant, ok = c.rules.Partition(req); !ok {
+			x.role = bystander
+			return x
+		}
+	}
 	if x.role == writer {
 		c.epoch(key).Add(1)
 		return x
@@ -313,7 +323,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !e.describe(req, resp, omit, vary, wall) {
 		return nil
 	}
-	e.partition = c.partition(req)
+	e.partition = c.partitionOf(x, req)
 	return e
 }
 
@@ -401,7 +411,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	}
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
 	wall := time.Now()
-	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
+	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
@@ -417,7 +427,7 @@ func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	wall := time.Now()
-	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
+	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
 			c.epoch(x.key).Add(1)
 			c.store.Delete(e)
@@ -509,10 +519,21 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 	return unsatisfied(req), true
 }
 
+// partitionOf is the partition of a call's request.
+func (c *Cache) partitionOf(x *Exchange, req *http.Request) Partition {
+	if !c.rules.Fresh {
+		return c.partition(req, "")
+	}
+	if !x.partitioned {
+		x.partition, x.partitioned = c.partition(req, x.tenant), true
+	}
+	return x.partition
+}
+
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 	var best *Entry
-	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
+	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.matches(req) && (best == nil || e.date > best.date || e.date == best.date && e.sent > best.sent) {
 			best = e
 		}

@@ -95,13 +95,15 @@ func initialAge(h http.Header, date, now time.Time, delay time.Duration) time.Du
 	return max(apparent, parseAge(h["Age"])+clamp(delay))
 }
 
-// parseAge reads the first member of Age, and takes what is not delta-seconds for zero (RFC 9111 section 5.1).
+// parseAge reads the first member of Age (RFC 9111 section 5.1). Of what is not delta-seconds it takes the digits that it begins
+// with, lest something old be taken for new, and else zero.
 func parseAge(lines []string) time.Duration {
 	if len(lines) == 0 {
 		return 0
 	}
 	first, _, _ := strings.Cut(lines[0], ",")
-	age, _ := seconds(trim(first))
+	first = trim(first)
+	age, _ := seconds(first[:len(first)-len(strings.TrimLeft(first, "0123456789"))])
 	return age
 }
 

@@ -15,7 +15,7 @@ type Partition [16]byte
 
 // partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
 // bytes. The hash is paid for only by requests that have any.
-func (c *Cache) partition(req *http.Request) (p Partition) {
+func (c *Cache) partition(req *http.Request, tenant string) (p Partition) {
 	var room [16]string
 	names := room[:0]
 	for name, values := range req.Header {
@@ -23,11 +23,18 @@ func (c *Cache) partition(req *http.Request) (p Partition) {
 			names = append(names, name)
 		}
 	}
-	if len(names) == 0 && req.URL.User == nil {
+	user := req.URL.User
+	if c.rules.Partition != nil {
+		user = nil
+	}
+	if len(names) == 0 && user == nil && tenant == "" {
 		return p
 	}
 	slices.Sort(names)
 	text := make([]byte, 0, 1<<10)
+	if tenant != "" {
+		text = appendPart(append(text, 't'), tenant)
+	}
 	for _, name := range names {
 		text = appendPart(text, name)
 		text = binary.AppendUvarint(text, uint64(len(req.Header[name])))
@@ -35,9 +42,9 @@ func (c *Cache) partition(req *http.Request) (p Partition) {
 			text = appendPart(text, value)
 		}
 	}
-	if req.URL.User != nil {
+	if user != nil {
 		text = appendPart(text, "")
-		text = appendPart(text, req.URL.User.String())
+		text = appendPart(text, user.String())
 	}
 	mac := hmac.New(sha256.New, c.secret[:])
 	mac.Write(text)
@@ -48,18 +55,16 @@ func (c *Cache) partition(req *http.Request) (p Partition) {
 
 // identifies reports whether a request field separates callers.
 func (c *Cache) identifies(name string) bool {
-	if c.rules.Fresh {
-		return credential(name)
+	if !c.rules.Fresh {
+		return identifying(name)
 	}
-	return identifying(name)
+	return c.rules.Partition == nil && credential(name) || slices.Contains(c.rules.KeyHeaders, name)
 }
 
-// credential reports whether a request field says who is asking, or is one that origins often answer by without saying so in
-// Vary, where answers are reused as their origin allows.
+// credential reports whether a request field says who is asking, where answers are reused as their origin allows.
 func credential(name string) bool {
 	switch name {
-	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token",
-		"X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Origin":
+	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token":
 		return true
 	}
 	return false

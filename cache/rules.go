@@ -1,15 +1,37 @@
 package cache
 
+import "net/http"
+
 // Rules say how the answers of a host are reused. The zero Rules are those of a fallback: while the origin answers, nothing is
 // looked up to answer a request.
 type Rules struct {
 	// Fresh reuses answers as RFC 9111 has it: what is fresh is served without contact, what is stale is validated, and
 	// a request's directives are heeded. See [Cache.Reuse].
 	Fresh bool
+
+	// Partition says whose a request is, in place of its credentials: answers are shared by the requests of one tenant. With
+	// false the request has no part in the cache. Nil: who shows the same credentials shares.
+	Partition func(*http.Request) (tenant string, ok bool)
+
+	// KeyHeaders are request fields that separate answers whether the origin names them in Vary or not. Nil: X-Forwarded-Host,
+	// X-Forwarded-Proto, Forwarded and Origin.
+	KeyHeaders []string
 }
 
+var defaultKeyHeaders = []string{"X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Origin"}
+
 // For returns a Cache over the same store, with the same keys and partitions, that reuses by r.
-func (c *Cache) For(r Rules) *Cache { return &Cache{core: c.core, rules: r} }
+func (c *Cache) For(r Rules) *Cache {
+	headers := defaultKeyHeaders
+	if r.KeyHeaders != nil {
+		headers = make([]string, len(r.KeyHeaders))
+		for i, name := range r.KeyHeaders {
+			headers[i] = http.CanonicalHeaderKey(name)
+		}
+	}
+	r.KeyHeaders = headers
+	return &Cache{core: c.core, rules: r}
+}
 
 // MaxEntryBytes is the largest body that the store keeps.
 func (c *Cache) MaxEntryBytes() int64 { return c.store.MaxEntryBytes() }

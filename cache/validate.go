@@ -62,7 +62,7 @@ func ofBody(name string) bool {
 
 // confirm brings up to date what an answer without a body confirms: a 304 to the caller's own condition, or a 200 to HEAD.
 func (c *Cache) confirm(x *Exchange, req *http.Request, resp *http.Response, w Window) {
-	for _, e := range c.store.Lookup(x.key, c.partition(req)) {
+	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent > x.sent || !e.matches(req) {
 			continue
 		}

@@ -31,6 +31,7 @@ const proxyUsage = `Put the stack in front of any HTTP service, to try it on rea
   -expose         let -listen be where others can reach it
   -keep-host      send the client's Host, not the target's
   -fresh          serve what is fresh without asking, as RFC 9111 has it
+  -one-user       with -fresh: all credentials are those of one user
   -grace 10s      how long calls may go on when interrupted
   -policy NAME    what the flags below start from: default, which is what it is
                   when left out, or service
@@ -63,7 +64,9 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 	f.boolean("expose", &exposed)
 	f.boolean("keep-host", &c.keepHost)
 	fresh := false
+	oneUser := false
 	f.boolean("fresh", &fresh)
+	f.boolean("one-user", &oneUser)
 	f.variable("grace", &c.grace)
 	settings := policyFlags(f)
 	if err := f.parse(args); err != nil {
@@ -84,6 +87,9 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 	}
 	c.policy = settings()
 	c.policy.Cache.Fresh = fresh
+	if oneUser {
+		c.policy.Cache.Partition = func(*http.Request) (string, bool) { return "", true }
+	}
 	f.validate(c.policy)
 	return c, f, nil
 }
