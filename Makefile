@@ -63,6 +63,10 @@ otelhttp: ## the three ways to live with otelhttp, in a module beside
 e2e: ## the outage before a real Prometheus, Alertmanager and Chromium, installed where that is allowed
 	@$(GO) -C cmd/demo/exporting run ./e2e
 
+.PHONY: conformance
+conformance: ## the public suite of tests for HTTP caches, with node, through the demo's proxy
+	@$(GO) run ./testdata/conformance
+
 .PHONY: compat
 compat: ## other people's clients, and their own tests, over the stack (FULL=1: all of them)
 	cd compat && $(GO) test -count=1 ./... && $(GO) run ./suites $(if $(FULL),-full)

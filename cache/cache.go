@@ -14,8 +14,6 @@ import (
 	"time"
 )
 
-const epochStripes = 1024
-
 // Cache applies the rules of RFC 9111 for a private cache to a [Store]. It is safe for concurrent use and
 // starts no goroutine.
 type Cache struct {
@@ -34,9 +32,7 @@ type core struct {
 	// lastDate is the last Date that was read. Busy clients see the same one all second long.
 	lastDate atomic.Pointer[date]
 
-	// epochs count the writes to the URIs of each stripe. An answer asked for in one epoch is not stored in another:
-	// it may be from before the write.
-	epochs [epochStripes]atomic.Uint64
+	epochs [epochStripes]epoch
 }
 
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
@@ -140,10 +136,10 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 		}
 	}
 	if x.role == writer {
-		c.epoch(key).Add(1)
+		c.epoch(key).end(key)
 		return x
 	}
-	x.sent, x.epoch = c.now(), c.epoch(key).Load()
+	x.sent, x.epoch = c.now(), c.epoch(key).now()
 	return x
 }
 
@@ -189,7 +185,7 @@ const (
 
 func (c *Cache) now() time.Duration { return time.Since(c.start) }
 
-func (c *Cache) epoch(k Key) *atomic.Uint64 { return &c.epochs[k.hash%epochStripes] }
+func (c *Cache) epoch(k Key) *epoch { return &c.epochs[k.hash%epochStripes] }
 
 func (c *Cache) chunk() *chunk {
 	if b, ok := c.chunks.Get().(*chunk); ok {
@@ -389,7 +385,7 @@ func (c *Cache) commit(e *Entry, asked []field) {
 func (c *Cache) replace(e *Entry, asked []field) {
 	for _, v := range c.store.Lookup(e.key, e.partition) {
 		if !v.newer(e) && v.answers(asked) {
-			c.epoch(e.key).Add(1)
+			c.epoch(e.key).end(e.key)
 			c.store.Delete(v)
 		}
 	}
@@ -404,7 +400,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	if resp.StatusCode >= 300 {
-		c.epoch(x.key).Add(1)
+		c.epoch(x.key).end(x.key)
 	}
 	if c.store.Len() == 0 {
 		return
@@ -415,7 +411,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
-		c.epoch(x.key).Add(1)
+		c.epoch(x.key).end(x.key)
 		c.store.Delete(e)
 	}
 }
@@ -429,7 +425,7 @@ func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
 	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
-			c.epoch(x.key).Add(1)
+			c.epoch(x.key).end(x.key)
 			c.store.Delete(e)
 		}
 	}
@@ -455,7 +451,7 @@ func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) 
 }
 
 func (c *Cache) forget(k Key) {
-	c.epoch(k).Add(1)
+	c.epoch(k).end(k)
 	c.store.DeleteAll(k)
 }
 

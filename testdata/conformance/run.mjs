@@ -1,0 +1,15 @@
+// Runs the suite against a proxy, and prints what became of each test as JSON.
+import { runTests, getResults } from 'http-cache-tests/client/runner.mjs'
+import suites from 'http-cache-tests/tests/index.mjs'
+import fetch from 'node-fetch'
+
+await runTests(suites, fetch, false, process.argv[2])
+const results = getResults()
+const tests = suites.flatMap(suite => suite.tests).filter(test => test.id in results)
+console.log(JSON.stringify(tests.map(test => ({
+  id: test.id,
+  kind: test.kind || 'required',
+  needs: test.depends_on || [],
+  passed: results[test.id] === true,
+  why: results[test.id] === true ? '' : results[test.id][1]
+}))))
