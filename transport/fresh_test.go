@@ -1,0 +1,155 @@
+package transport_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+	"github.com/watertight-go/watertight/transport/transporttest"
+)
+
+// freshPolicy reuses answers as RFC 9111 has it.
+func freshPolicy() policy.Policy {
+	return policy.Policy{
+		Cache:    policy.Cache{Fresh: true},
+		Breaker:  policy.Breaker{ConsecutiveFailures: 1, OpenFor: time.Minute},
+		Timeout:  policy.Timeout{Read: 10 * time.Second},
+		Fallback: policy.Fallback{MaxStale: time.Hour},
+	}
+}
+
+func cached(seconds string, fields ...string) http.Header {
+	h := http.Header{"Cache-Control": {"max-age=" + seconds}}
+	for i := 0; i < len(fields); i += 2 {
+		h[fields[i]] = []string{fields[i+1]}
+	}
+	return h
+}
+
+func TestFreshAnswersNeedNoContact(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil)
+		o.Script(transporttest.Step{Body: "first", Header: cached("60", "Etag", `"1"`)},
+			transporttest.Step{Status: 304, Header: cached("30", "Etag", `"1"`)},
+			transporttest.Step{Body: "second", Header: cached("60", "Etag", `"2"`)})
+		tr := under(t, transport.Config{Base: o.Base(), Default: freshPolicy()})
+		ask := func(want string, hits int) *http.Response {
+			t.Helper()
+			req := get(t, o.URL)
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+			if err != nil || string(text) != want || len(o.Hits()) != hits || resp.Request != req || len(req.Header) > 0 {
+				t.Errorf("%q, %v after %d requests; want %q after %d; of %v", text, err, len(o.Hits()), want, hits, resp.Request)
+			}
+			return resp
+		}
+		ask("first", 1)
+		time.Sleep(59 * time.Second)
+		if resp := ask("first", 1); resp.Header.Get("Cache-Status") != "watertight; hit; ttl=1" {
+			t.Error(resp.Header)
+		}
+		time.Sleep(time.Second)
+		if resp := ask("first", 2); resp.Header.Get("Cache-Status") != "watertight; fwd=stale; fwd-status=304; ttl=30" || resp.StatusCode != 200 {
+			t.Error(resp.Header)
+		}
+		if h := o.Hits()[1].Header; h.Get("If-None-Match") != `"1"` {
+			t.Errorf("asked with %v", h)
+		}
+		time.Sleep(29 * time.Second)
+		ask("first", 2)
+		time.Sleep(time.Second)
+		ask("second", 3)
+		if s := tr.Snapshot()[0]; s.InFlight != 0 || s.Counts.Attempts != 3 || s.Counts.Calls != 5 {
+			t.Errorf("%+v", s.Counts)
+		}
+	})
+}
+
+func TestFreshAnswersAreServedWhileTheBreakerIsOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil)
+		o.Script(transporttest.Step{Body: "kept", Header: cached("10", "Etag", `"1"`)}, transporttest.Step{Status: 503})
+		tr := under(t, transport.Config{Base: o.Base(), Default: freshPolicy()})
+		if text, err := fetch(tr.Client(), get(t, o.URL)); text != "kept" || err != nil {
+			t.Fatal(text, err)
+		}
+		_, _ = fetch(tr.Client(), get(t, o.URL+"/other")) // opens the breaker
+		for after, label := range map[time.Duration]string{0: "watertight; hit; ttl=", 20 * time.Second: "watertight; hit; ttl=-"} {
+			time.Sleep(after)
+			resp, err := tr.RoundTrip(get(t, o.URL))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+			if info, _ := cache.FromResponse(resp); !strings.HasPrefix(resp.Header.Get("Cache-Status"), label) || errors.Is(info.Cause, transport.ErrBreakerOpen) != info.Stale {
+				t.Errorf("after %v: %v, %v", after, resp.Header, info)
+			}
+		}
+		if n := len(o.Hits()); n != 2 {
+			t.Errorf("%d requests were made", n)
+		}
+	})
+}
+
+func TestStaleAnswersAreRefreshedOnceInTheBackground(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil)
+		h := cached("10, stale-while-revalidate=60", "Etag", `"1"`)
+		o.Script(transporttest.Step{Body: "first", Header: h}, transporttest.Step{Delay: 2 * time.Second, Body: "second", Header: h})
+		tr := under(t, transport.Config{Base: o.Base(), Default: freshPolicy()})
+		_, _ = fetch(tr.Client(), get(t, o.URL))
+		time.Sleep(11 * time.Second)
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				start := time.Now()
+				if text, err := fetch(tr.Client(), get(t, o.URL)); text != "first" || err != nil || time.Since(start) != 0 {
+					t.Errorf("%q, %v after %v", text, err, time.Since(start))
+				}
+			})
+		}
+		all.Wait()
+		time.Sleep(3 * time.Second)
+		if text, _ := fetch(tr.Client(), get(t, o.URL)); text != "second" || len(o.Hits()) != 2 {
+			t.Errorf("%q after %d requests", text, len(o.Hits()))
+		}
+	})
+}
+
+func TestRefreshesEndWithTheirTransport(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := transporttest.NewNet(t, nil)
+		o.Script(transporttest.Step{Body: "first", Header: cached("10, stale-while-revalidate=60")}, transporttest.Step{Fault: transporttest.Hang})
+		tr := under(t, transport.Config{Base: o.Base(), Default: freshPolicy()})
+		_, _ = fetch(tr.Client(), get(t, o.URL))
+		time.Sleep(11 * time.Second)
+		if text, _ := fetch(tr.Client(), get(t, o.URL)); text != "first" {
+			t.Fatal(text)
+		}
+		synctest.Wait()
+		start := time.Now()
+		_ = tr.Close()
+		if d := time.Since(start); d != 0 {
+			t.Errorf("Close took %v", d)
+		}
+		if s := tr.Snapshot()[0]; s.InFlight != 0 {
+			t.Errorf("%d in flight after Close", s.InFlight)
+		}
+	})
+}
