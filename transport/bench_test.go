@@ -185,3 +185,49 @@ func BenchmarkCapture(b *testing.B) {
 		exchange(b, rt, req, buf)
 	}
 }
+
+// freshStub answers with what may be reused: 4 KiB of JSON and twelve fields.
+func freshStub() *stub {
+	s := newStub(4 << 10)
+	s.header = http.Header{
+		"Date": {time.Now().UTC().Format(http.TimeFormat)}, "Content-Type": {"application/json"}, "Cache-Control": {"private, max-age=3600"},
+		"Etag": {`"33a64df551425fcc55e4d42a148795d9f25f89d4"`}, "Vary": {"Accept-Encoding"}, "Server": {"nginx"}, "X-Request-Id": {"7f0c2c6e"},
+		"Strict-Transport-Security": {"max-age=31536000"}, "X-Content-Type-Options": {"nosniff"}, "X-Frame-Options": {"DENY"},
+		"Via": {"1.1 proxy"}, "Content-Length": {"4096"},
+	}
+	return s
+}
+
+// BenchmarkFreshHit is a call that is answered without contact.
+func BenchmarkFreshHit(b *testing.B) {
+	p := policy.Default()
+	p.Cache.Fresh = true
+	tr := transport.Must(transport.New(transport.Config{Base: freshStub(), Default: p, Logger: quiet()}))
+	defer tr.Close()
+	req, buf := benchRequest(b), make([]byte, 8<<10)
+	exchange(b, tr, req, buf)
+	b.ReportAllocs()
+	for b.Loop() {
+		exchange(b, tr, req, buf)
+	}
+	if s := tr.Snapshot()[0]; s.Counts.Attempts != 1 {
+		b.Errorf("%d attempts", s.Counts.Attempts)
+	}
+}
+
+// BenchmarkFreshHitParallel is many of them at once.
+func BenchmarkFreshHitParallel(b *testing.B) {
+	p := policy.Default()
+	p.Cache.Fresh = true
+	tr := transport.Must(transport.New(transport.Config{Base: freshStub(), Default: p, Logger: quiet()}))
+	defer tr.Close()
+	exchange(b, tr, benchRequest(b), make([]byte, 8<<10))
+	b.ReportAllocs()
+	b.SetParallelism(32)
+	b.RunParallel(func(pb *testing.PB) {
+		req, buf := benchRequest(b), make([]byte, 8<<10)
+		for pb.Next() {
+			exchange(b, tr, req, buf)
+		}
+	})
+}

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/watertight-go/watertight/cache"
 	"github.com/watertight-go/watertight/policy"
 )
 
@@ -44,7 +43,7 @@ type call struct {
 	bytes    int64         // moved by attempts that have ended
 	sent     int           // attempts that went out
 	last     *attempt      // of those
-	exchange cache.Exchange
+	reuse    reuse
 	faulty   bool   // the request itself was at fault
 	outcome  string // if not told by the answer
 	returned bool   // from the layers
@@ -69,7 +68,15 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 			return h.refused(req, refusal)
 		}
 	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now()}
+	var early reuse
+	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil {
+		if early = f.begin(req); early.stored != nil {
+			h.counts.calls.Add(1)
+			closeBody(req)
+			return early.stored, nil
+		}
+	}
+	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
 		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))

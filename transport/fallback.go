@@ -22,6 +22,7 @@ type fallback struct {
 	h      *host
 	policy policy.Fallback
 	stores bool
+	fresh  bool
 	cache  *cache.Cache
 	window cache.Window
 
@@ -37,6 +38,7 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	h.fallback = &fallback{
 		next: next, h: h, policy: p,
 		stores: (p.Stores() || rules.Fresh) && !h.policy.Cache.Off,
+		fresh:  rules.Fresh,
 		cache:  h.t.cache.For(rules),
 		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
 	}
@@ -45,31 +47,33 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
-	stored, header := f.begin(&c.exchange, c.req)
-	if stored != nil {
-		closeBody(req)
-		return stored, nil
+	if !c.reuse.begun {
+		c.reuse = f.begin(c.req)
 	}
-	resp, err := f.send(req, header)
+	if c.reuse.stored != nil {
+		closeBody(req)
+		return c.reuse.stored, nil
+	}
+	resp, err := f.send(req, c.reuse.header)
 	if err == nil && !f.policy.Status(resp.StatusCode) {
 		if !f.stores {
 			return resp, nil
 		}
-		if validated, ok := f.cache.Validated(&c.exchange, named(c.req), resp, f.window); ok {
+		if validated, ok := f.cache.Validated(&c.reuse.exchange, named(c.req), resp, f.window); ok {
 			dismiss(resp)
 			validated.Request = c.req
 			return validated, nil
 		}
-		keep(resp, f.cache.Received(&c.exchange, named(c.req), resp, f.window))
+		keep(resp, f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window))
 		return resp, nil
 	}
 	if c.gone() != nil || c.faulty || certificateError(err) {
 		return resp, err
 	}
-	instead, kind, staleness := f.instead(c.req, &c.exchange, c.opts.NoStale, c.sent, resp, err)
+	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, c.sent, resp, err)
 	if instead == nil {
-		if err == nil && f.stores && f.h.policy.Cache.Fresh {
-			keep(resp, f.cache.Received(&c.exchange, named(c.req), resp, f.window))
+		if err == nil && f.stores && f.fresh {
+			keep(resp, f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window))
 		}
 		return resp, err
 	}
@@ -90,26 +94,37 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	return instead, nil
 }
 
-// begin tells the cache of a call; it returns its answer where there is one, else the header to send where that
-// is not the caller's.
-func (f *fallback) begin(x *cache.Exchange, req *http.Request) (*http.Response, http.Header) {
+// reuse is what the cache makes of a call before it is sent.
+type reuse struct {
+	exchange cache.Exchange
+	begun    bool
+	stored   *http.Response // its answer, where there is one
+	header   http.Header    // what to send, where that is not the caller's
+}
+
+// begin tells the cache of a call.
+func (f *fallback) begin(req *http.Request) (u reuse) {
+	u.begun = true
 	if !f.stores {
-		return nil, nil
+		return u
 	}
 	asked := named(req)
-	*x = f.cache.Begin(asked)
+	u.exchange = f.cache.Begin(asked)
 	if refreshing(req) {
-		return nil, changed(asked, f.cache.Refresh(x, asked))
+		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
+		return u
 	}
-	reuse := f.cache.Reuse(x, asked)
-	if reuse.Response == nil || f.policy.Shadow && !f.h.policy.Cache.Fresh {
-		return nil, changed(asked, reuse.Request)
+	from := f.cache.Reuse(&u.exchange, asked)
+	if from.Response == nil || f.policy.Shadow && !f.fresh {
+		u.header = changed(asked, from.Request)
+		return u
 	}
-	reuse.Response.Request = req
-	if reuse.Refresh != nil {
-		f.h.t.refreshes.begin(f.h.t, req, reuse.Refresh)
+	from.Response.Request = req
+	if from.Refresh != nil {
+		f.h.t.refreshes.begin(f.h.t, req, from.Refresh)
 	}
-	return reuse.Response, nil
+	u.stored = from.Response
+	return u
 }
 
 // changed is the header of a request where that is not the asked one's.
@@ -141,12 +156,12 @@ func (f *fallback) send(req *http.Request, header http.Header) (*http.Response, 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
-	var x cache.Exchange
-	if stored, _ := f.begin(&x, req); stored != nil {
-		return stored, nil
+	u := f.begin(req)
+	if u.stored != nil {
+		return u.stored, nil
 	}
 	f.h.tellRefusal(req.Context(), refusal, false)
-	instead, kind, _ := f.instead(req, &x, callOf(req.Context()).NoStale, 0, nil, refusal)
+	instead, kind, _ := f.instead(req, &u.exchange, callOf(req.Context()).NoStale, 0, nil, refusal)
 	if instead == nil {
 		return nil, refusal
 	}
