@@ -33,6 +33,7 @@ type core struct {
 	lastDate atomic.Pointer[date]
 
 	epochs [epochStripes]epoch
+	purges atomic.Uint64
 }
 
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
@@ -85,12 +86,14 @@ type Exchange struct {
 	key   Key
 	sent  time.Duration
 	epoch uint64
+	purge uint64
 	ask   control
 	role  role
 
 	tenant      string // as Rules.Partition says
-	partitioned bool   // partition is known
+	partitioned bool   // the next two are known
 	partition   Partition
+	whose       Partition
 
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
 	guarded     bool // of those, that it has a precondition that only the origin can judge
@@ -139,7 +142,7 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 		c.epoch(key).end(key)
 		return x
 	}
-	x.sent, x.epoch = c.now(), c.epoch(key).now()
+	x.sent, x.epoch, x.purge = c.now(), c.epoch(key).now(), c.purges.Load()
 	return x
 }
 
@@ -299,6 +302,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		sent:         x.sent,
 		received:     now,
 		epoch:        x.epoch,
+		purge:        x.purge,
 		date:         date.Unix(),
 		age:          initialAge(resp.Header, date, wall, now-x.sent),
 	}
@@ -319,7 +323,11 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !e.describe(req, resp, omit, vary, wall) {
 		return nil
 	}
-	e.partition = c.partitionOf(x, req)
+	if x.partitioned {
+		e.partition, e.whose = x.partition, x.whose
+	} else {
+		e.partition, e.whose = c.partition(req, x.tenant)
+	}
 	return e
 }
 
@@ -518,10 +526,12 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 // partitionOf is the partition of a call's request.
 func (c *Cache) partitionOf(x *Exchange, req *http.Request) Partition {
 	if !c.rules.Fresh {
-		return c.partition(req, "")
+		p, _ := c.partition(req, "")
+		return p
 	}
 	if !x.partitioned {
-		x.partition, x.partitioned = c.partition(req, x.tenant), true
+		x.partition, x.whose = c.partition(req, x.tenant)
+		x.partitioned = true
 	}
 	return x.partition
 }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -533,6 +534,32 @@ func TestAnAnswerAskedForBeforeAWriteIsNotStoredAfterIt(t *testing.T) {
 			c.servesNothing(t, get(), minutes)
 		})
 	}
+}
+
+// Writes are counted for many URIs together.
+func TestAFewWritesToOtherURIsKeepNoAnswerFromBeingStored(t *testing.T) {
+	c := newClient(t)
+	x := c.Begin(get())
+	for i, written := 0, 0; written < 4; i++ {
+		other := "https://a.test/" + strconv.Itoa(i)
+		if !cache.SameStripe(x, c.Begin(request("GET", other))) {
+			continue
+		}
+		c.do(request("PUT", other), answer(200, "written"), none)
+		written++
+	}
+	resp := answer(200, "kept", "Cache-Control", "max-age=60")
+	c.read(c.Received(&x, get(), resp, none), resp)
+	c.serves(t, "kept", get(), none)
+
+	x = c.Begin(get())
+	c.do(request("PUT", "https://a.test/doc"), answer(200, "written"), none)
+	for i := range 5000 {
+		c.do(request("PUT", "https://a.test/"+strconv.Itoa(i)), answer(200, "written"), none)
+	}
+	resp = answer(200, "old", "Cache-Control", "max-age=60")
+	c.read(c.Received(&x, get(), resp, none), resp)
+	c.servesNothing(t, get(), none)
 }
 
 func TestAReadBegunDuringAWriteIsNotStoredAfterIt(t *testing.T) {

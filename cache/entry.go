@@ -20,6 +20,7 @@ type Entry struct {
 	owner     *Cache
 	key       Key
 	partition Partition
+	whose     Partition
 	selectors []field
 
 	status              int16
@@ -34,7 +35,7 @@ type Entry struct {
 
 	// Times by the monotonic clock, since owner.start.
 	sent, received, useless time.Duration
-	epoch                   uint64
+	epoch, purge            uint64
 
 	date     int64 // Date, in Unix seconds
 	age      time.Duration
@@ -59,10 +60,10 @@ func (e *Entry) Useless() time.Time { return e.owner.start.Add(e.useless) }
 
 // Join returns variants, all of e's URI and partition, with e in it: in place of the answer to the same request, and at
 // most 16 of them, of which the oldest goes. It returns false if e must not be stored: a newer
-// answer is there, or the URI was written to after e was asked for. A [Store] calls it from Put, with
+// answer is there, or the URI was written to or something purged after e was asked for. A [Store] calls it from Put, with
 // everything else that changes the URI held off. variants itself stays as it is.
 func (e *Entry) Join(variants []*Entry) ([]*Entry, bool) {
-	if e.owner.epoch(e.key).over(e.key, e.epoch) {
+	if e.owner.epoch(e.key).over(e.key, e.epoch) || e.owner.purges.Load() != e.purge {
 		return nil, false
 	}
 	joined := make([]*Entry, 0, len(variants)+1)

@@ -1,36 +1,48 @@
 package cache
 
-import "sync/atomic"
+import (
+	"sync"
+	"sync/atomic"
+)
 
-const epochStripes = 1024
+const (
+	epochStripes = 1024
+	epochWrites  = 8 // that a stripe remembers: four writes, each of which ends an epoch when it is sent and when it is answered
+)
 
-// epoch counts the writes to the URIs of one stripe, in its upper half, and says which URI the last one was to, in its lower: an answer
-// asked for in one epoch is not stored in another, since it may be from before the write. One write to another URI of the
-// stripe is told apart from one to its own; where there were more, the answer is not stored, which only costs a copy.
-type epoch struct{ v atomic.Uint64 }
+// epoch counts the writes to the URIs of one stripe, and remembers which URIs the last ones were to: an answer asked for before a
+// write to its URI is not stored after it. Where there were more writes than are remembered, the answer is not stored, which only
+// costs a copy.
+type epoch struct {
+	writes atomic.Uint64
+	last   [epochWrites]atomic.Uint32 // tags, each at the number of its write
 
-func (e *epoch) now() uint64 { return e.v.Load() }
+	mu sync.Mutex // of writers
+}
+
+func (e *epoch) now() uint64 { return e.writes.Load() }
 
 // end ends the epoch, for a write to k.
 func (e *epoch) end(k Key) {
-	for {
-		was := e.v.Load()
-		if e.v.CompareAndSwap(was, (was>>32+1)<<32|uint64(k.tag())) {
-			return
-		}
-	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	n := e.writes.Load() + 1
+	e.last[n%epochWrites].Store(k.tag()) // first: who sees the write sees its tag, or a later one and then that write too
+	e.writes.Store(n)
 }
 
 // over reports whether k may have been written to since.
 func (e *epoch) over(k Key, since uint64) bool {
-	is := e.v.Load()
-	switch uint32(is>>32) - uint32(since>>32) {
-	case 0:
-		return false
-	case 1:
-		return uint32(is) == k.tag()
+	is := e.writes.Load()
+	if is-since > epochWrites {
+		return true
 	}
-	return true
+	for n := is; n > since; n-- {
+		if e.last[n%epochWrites].Load() == k.tag() {
+			return true
+		}
+	}
+	return e.writes.Load()-since > epochWrites // a tag may have been another's by the time it was looked at
 }
 
 // tag tells most URIs of a stripe apart.

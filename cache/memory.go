@@ -2,6 +2,7 @@ package cache
 
 import (
 	"container/heap"
+	"iter"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -119,6 +120,27 @@ func (m *Memory) DeleteAll(k Key) {
 		}
 		n = next
 	}
+}
+
+// All are the entries stored when it is ranged over.
+func (m *Memory) All() iter.Seq[*Entry] {
+	return func(yield func(*Entry) bool) {
+		for _, e := range m.snapshot() {
+			if !yield(e) {
+				return
+			}
+		}
+	}
+}
+
+func (m *Memory) snapshot() []*Entry {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	all := make([]*Entry, 0, m.Len())
+	for n := m.queue.newest; n != nil; n = n.older {
+		all = append(all, *n.variants.Load()...)
+	}
+	return all
 }
 
 // makeRoom evicts until extra bytes more fit, sparing keep.

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 )
@@ -14,31 +15,46 @@ import (
 type Partition [16]byte
 
 // partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
-// bytes. The hash is paid for only by requests that have any.
-func (c *Cache) partition(req *http.Request, tenant string) (p Partition) {
+// bytes; and whose the request is, which is the same over the tenant or the credentials alone. The hash is paid for only by
+// requests that have any.
+func (c *Cache) partition(req *http.Request, tenant string) (p, whose Partition) {
 	var room [16]string
 	names := room[:0]
+	credentials := 0
 	for name, values := range req.Header {
 		if len(values) > 0 && (c.identifies(name) || name == baggage && !c.rules.Fresh && !ofTrace(values)) {
 			names = append(names, name)
+			if c.rules.Partition == nil && credential(name) {
+				credentials++
+			}
 		}
 	}
 	user := req.URL.User
 	if c.rules.Partition != nil {
 		user = nil
 	}
+	slices.Sort(names)
+	p = c.mac(tenant, names, req.Header, user)
+	if credentials == len(names) {
+		return p, p
+	}
+	names = slices.DeleteFunc(names, func(name string) bool { return c.rules.Partition != nil || !credential(name) })
+	return p, c.mac(tenant, names, req.Header, user)
+}
+
+// mac is a keyed hash of all that is given; the zero Partition for nothing.
+func (c *Cache) mac(tenant string, names []string, h http.Header, user *url.Userinfo) (p Partition) {
 	if len(names) == 0 && user == nil && tenant == "" {
 		return p
 	}
-	slices.Sort(names)
 	text := make([]byte, 0, 1<<10)
 	if tenant != "" {
 		text = appendPart(append(text, 't'), tenant)
 	}
 	for _, name := range names {
 		text = appendPart(text, name)
-		text = binary.AppendUvarint(text, uint64(len(req.Header[name])))
-		for _, value := range req.Header[name] {
+		text = binary.AppendUvarint(text, uint64(len(h[name])))
+		for _, value := range h[name] {
 			text = appendPart(text, value)
 		}
 	}

@@ -3,6 +3,7 @@ package cache
 import (
 	"errors"
 	"fmt"
+	"iter"
 )
 
 // Store holds entries. [Memory] is the one this package provides; the interface is the seam for another, which stores and
@@ -36,6 +37,10 @@ type Store interface {
 	// for every successful write. A Put that has called Join is waited for, even if nothing of the URI is stored yet: what it
 	// stores is from before the write.
 	DeleteAll(k Key)
+
+	// All are the entries stored at some moment of the call. It is called for a purge. A Put that has called Join is waited for:
+	// what it stores is among them, or is not stored.
+	All() iter.Seq[*Entry]
 
 	// Len is the number of entries; with none the rest may not be asked. It is called for almost every request, and
 	// must cost next to nothing.

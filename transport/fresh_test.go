@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -152,4 +153,38 @@ func TestRefreshesEndWithTheirTransport(t *testing.T) {
 			t.Errorf("%d in flight after Close", s.InFlight)
 		}
 	})
+}
+
+func TestPurgeForgetsWhatWasStored(t *testing.T) {
+	t.Parallel()
+	answers := 0
+	tr := under(t, transport.Config{Default: freshPolicy(), Base: rt(func(r *http.Request) (*http.Response, error) {
+		answers++
+		resp := ok(r, "x")
+		resp.Header = cached("60")
+		return resp, nil
+	})})
+	for name, purge := range map[string]func() int{
+		"prefix":                func() int { n, err := tr.Purge("http://b\u00fccher.test/a"); return n + len(fmt.Sprint(err)) - len("<nil>") },
+		"caller":                func() int { return tr.PurgeCaller(&http.Request{Header: http.Header{"Cookie": {"x"}}}) },
+		"no partition but that": func() int { return 1 - tr.PurgePartition("") },
+	} {
+		req := get(t, "http://b\u00fccher.test/a")
+		req.Header.Set("Cookie", "x")
+		for range 2 {
+			if _, err := fetch(tr.Client(), req); err != nil {
+				t.Fatal(err)
+			}
+		}
+		before := answers
+		if n := purge(); n != 1 {
+			t.Errorf("%s: removed %d", name, n)
+		}
+		if _, err := fetch(tr.Client(), req); err != nil || (answers == before) != (name == "no partition but that") {
+			t.Errorf("%s: %d answers after %d, %v", name, answers, before, err)
+		}
+	}
+	if _, err := tr.Purge("nonsense"); err == nil {
+		t.Error("no error for nonsense")
+	}
 }
