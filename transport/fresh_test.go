@@ -165,7 +165,10 @@ func TestPurgeForgetsWhatWasStored(t *testing.T) {
 		return resp, nil
 	})})
 	for name, purge := range map[string]func() int{
-		"prefix":                func() int { n, err := tr.Purge("http://b\u00fccher.test/a"); return n + len(fmt.Sprint(err)) - len("<nil>") },
+		"prefix": func() int {
+			n, err := tr.Purge("http://b\u00fccher.test/a")
+			return n + len(fmt.Sprint(err)) - len("<nil>")
+		},
 		"caller":                func() int { return tr.PurgeCaller(&http.Request{Header: http.Header{"Cookie": {"x"}}}) },
 		"no partition but that": func() int { return 1 - tr.PurgePartition("") },
 	} {

@@ -39,7 +39,7 @@ type Transport struct {
 	idle     idleConns
 	history  history
 
-	refreshes refreshes
+	refreshes  refreshes
 	done       chan struct{} // closed by Close
 	detach     func()
 	detachOnce sync.Once
