@@ -100,6 +100,7 @@ type Exchange struct {
 	conditional bool // the caller has a copy of its own
 
 	validated *Entry // is asked about, in the caller's name
+	forwarded string // why it is sent: fwd of RFC 9211 section 2.2; empty: not looked up
 }
 
 type role uint8
@@ -203,20 +204,28 @@ func (c *Cache) chunk() *chunk {
 // to have no body is stored at once. Nothing is made of its Content-Type: whoever knows that the body is a stream calls
 // [Capture.Discard].
 func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w Window) *Capture {
+	capture, stored := c.received(x, req, resp, w)
+	if c.rules.LabelAll {
+		x.label(resp, stored)
+	}
+	return capture
+}
+
+func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w Window) (_ *Capture, stored bool) {
 	switch {
 	case x.role == writer:
 		c.invalidate(x, req, resp)
-		return nil
+		return nil, false
 	case x.role == bystander:
-		return nil
+		return nil, false
 	case c.rules.Fresh && (resp.StatusCode == http.StatusNotModified || req.Method == http.MethodHead && resp.StatusCode == http.StatusOK):
 		c.confirm(x, req, resp, w)
-		return nil
+		return nil, false
 	case resp.StatusCode == http.StatusNotModified || resp.StatusCode == http.StatusPartialContent:
 		c.revoke(x, req, resp)
-		return nil
+		return nil, false
 	case !supersedes(resp.StatusCode) && !(c.rules.Fresh && resp.StatusCode >= 500 && c.find(x, req) == nil):
-		return nil // a failure of the origin's is stored in no good answer's place
+		return nil, false // a failure of the origin's is stored in no good answer's place
 	}
 	var e *Entry
 	if req.Method != http.MethodHead {
@@ -226,12 +235,12 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 		if supersedes(resp.StatusCode) {
 			c.supersede(x, req, resp)
 		}
-		return nil
+		return nil, false
 	}
 	asked := c.selectable(req.Header)
 	if resp.Body == nil || resp.Body == http.NoBody {
 		c.commit(e, asked)
-		return nil
+		return nil, true
 	}
 	capture := &Capture{entry: e, asked: asked, length: contentLength(resp), limit: c.store.MaxEntryBytes()}
 	for _, v := range c.store.Lookup(e.key, e.partition) {
@@ -239,7 +248,7 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 			capture.prior = v.body
 		}
 	}
-	return capture
+	return capture, true
 }
 
 // supersedes reports whether a status answers for the resource, so that an older answer is over.
@@ -262,9 +271,9 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if x.ask.noStore {
 		return nil
 	}
-	says, omit := parseControl(resp.Header["Cache-Control"])
+	says, omit := c.says(resp.Header)
 	_, timed := lifetime(resp.Header, says, time.Time{})
-	if !c.storable(resp.StatusCode, says, timed) {
+	if !c.storable(resp.StatusCode, says, timed) || c.rules.Shared && !shareable(req, resp, says) {
 		return nil
 	}
 	window := w.granted(nothing, says)
@@ -343,6 +352,14 @@ func (c *Cache) storable(status int, says control, timed bool) bool {
 	}
 	known := lasting(status) || (status == http.StatusFound || status == http.StatusTemporaryRedirect) && timed
 	return known && !says.noCache && (!says.noStore || says.mustUnderstand)
+}
+
+// shareable reports whether an answer is for others than who has asked for it.
+func shareable(req *http.Request, resp *http.Response, says control) bool {
+	if len(resp.Header["Set-Cookie"]) > 0 && !says.public {
+		return false
+	}
+	return says.forOthers || !personal(req)
 }
 
 // understood reports whether all that a status asks of a cache is done here.
@@ -540,6 +557,9 @@ func (c *Cache) partitionOf(x *Exchange, req *http.Request) Partition {
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 	var best *Entry
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
+		if x.forwarded == "uri-miss" {
+			x.forwarded = "vary-miss"
+		}
 		if e.matches(req) && (best == nil || e.date > best.date || e.date == best.date && e.sent > best.sent) {
 			best = e
 		}

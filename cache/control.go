@@ -25,6 +25,7 @@ type control struct {
 
 	public, private bool // private without field names
 	proxyRevalidate bool
+	forOthers       bool // may be shared, though it was asked for with credentials (RFC 9111 section 3.5)
 
 	maxAge               time.Duration
 	sMaxAge              time.Duration
@@ -67,7 +68,7 @@ func (c *control) apply(d directive, omit []string) []string {
 	case "public":
 		c.public = true
 	case "private":
-		c.private = c.private || !d.hasArg || d.arg == "" || d.odd
+		c.private = c.private || !d.hasArg || d.arg == "" || d.odd || strings.ContainsRune(d.arg, '\\')
 	case "proxy-revalidate":
 		c.proxyRevalidate = true
 	case "s-maxage":
@@ -94,6 +95,29 @@ func (c *control) apply(d directive, omit []string) []string {
 		c.minFresh = forever
 	}
 	return omit
+}
+
+// says is what the Cache-Control of a response means to c, and the fields that are not to be stored with it.
+func (c *Cache) says(h http.Header) (control, []string) {
+	lines := h["Cache-Control"]
+	says, omit := parseControl(lines)
+	if !c.rules.Shared {
+		return says, omit
+	}
+	says.forOthers = says.public || says.mustRevalidate || says.sMaxAge != absent
+	says.noStore = says.noStore || says.private
+	says.mustRevalidate = says.mustRevalidate || says.proxyRevalidate || says.sMaxAge != absent // RFC 9111 section 5.2.2.10
+	if says.sMaxAge != absent {
+		says.maxAge = says.sMaxAge
+	}
+	for _, line := range lines {
+		for d, rest, ok := nextDirective(line); ok; d, rest, ok = nextDirective(rest) {
+			if strings.EqualFold(d.name, "private") {
+				omit = append(omit, d.arg)
+			}
+		}
+	}
+	return says, omit
 }
 
 // lower is the lower of two durations of which the first may be absent.

@@ -132,7 +132,7 @@ func (e *Entry) revokedBy(resp *http.Response, wall time.Time) bool {
 		return true
 	}
 	was := e.control
-	says, omit := parseControl(resp.Header["Cache-Control"])
+	says, omit := e.owner.says(resp.Header)
 	left, timed := lifetime(resp.Header, says, wall)
 	switch {
 	case says.noCache, says.noStore && !says.mustUnderstand, says.mustRevalidate && !was.mustRevalidate:

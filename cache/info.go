@@ -160,6 +160,30 @@ func (e *Entry) headerAt(age, ttl time.Duration, why Failure) http.Header {
 	return h
 }
 
+// label says in the header of an answer of the origin's why it was asked for. The header itself may be somebody else's.
+func (x *Exchange) label(resp *http.Response, stored bool) {
+	b := append(make([]byte, 0, 64), product+"; fwd="...)
+	switch {
+	case x.role == writer:
+		b = append(b, "method"...)
+	case x.forwarded == "":
+		b = append(b, "bypass"...)
+	default:
+		b = append(b, x.forwarded...)
+	}
+	if x.forwarded == "stale" {
+		b = strconv.AppendInt(append(b, "; fwd-status="...), int64(resp.StatusCode), 10)
+	}
+	if stored {
+		b = append(b, "; stored"...)
+	}
+	resp.Header = resp.Header.Clone()
+	if resp.Header == nil {
+		resp.Header = http.Header{}
+	}
+	resp.Header["Cache-Status"] = append(resp.Header["Cache-Status"], string(b))
+}
+
 const product = "watertight"
 
 // appendCacheStatus appends the member of Cache-Status for an answer that stands in for f (RFC 9211).

@@ -24,13 +24,13 @@ func (c *Cache) partition(req *http.Request, tenant string) (p, whose Partition)
 	for name, values := range req.Header {
 		if len(values) > 0 && (c.identifies(name) || name == baggage && !c.rules.Fresh && !ofTrace(values)) {
 			names = append(names, name)
-			if c.rules.Partition == nil && credential(name) {
+			if c.personal() && credential(name) {
 				credentials++
 			}
 		}
 	}
 	user := req.URL.User
-	if c.rules.Partition != nil {
+	if !c.personal() {
 		user = nil
 	}
 	slices.Sort(names)
@@ -38,7 +38,7 @@ func (c *Cache) partition(req *http.Request, tenant string) (p, whose Partition)
 	if credentials == len(names) {
 		return p, p
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return c.rules.Partition != nil || !credential(name) })
+	names = slices.DeleteFunc(names, func(name string) bool { return !c.personal() || !credential(name) })
 	return p, c.mac(tenant, names, req.Header, user)
 }
 
@@ -69,12 +69,15 @@ func (c *Cache) mac(tenant string, names []string, h http.Header, user *url.User
 	return p
 }
 
+// personal reports whether credentials separate callers.
+func (c *Cache) personal() bool { return c.rules.Partition == nil && !c.rules.Shared }
+
 // identifies reports whether a request field separates callers.
 func (c *Cache) identifies(name string) bool {
 	if !c.rules.Fresh {
 		return identifying(name)
 	}
-	return c.rules.Partition == nil && credential(name) || slices.Contains(c.rules.KeyHeaders, name)
+	return c.personal() && credential(name) || slices.Contains(c.rules.KeyHeaders, name)
 }
 
 // credential reports whether a request field says who is asking, where answers are reused as their origin allows.
@@ -84,6 +87,16 @@ func credential(name string) bool {
 		return true
 	}
 	return false
+}
+
+// personal reports whether a request shows credentials.
+func personal(req *http.Request) bool {
+	for name, values := range req.Header {
+		if len(values) > 0 && credential(name) {
+			return true
+		}
+	}
+	return req.URL.User != nil
 }
 
 func appendPart(b []byte, s string) []byte {

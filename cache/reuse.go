@@ -34,8 +34,13 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	if x.role != reader {
 		return Reuse{Request: req}
 	}
+	x.forwarded = "uri-miss"
+	if x.ask.noStore || x.guarded {
+		x.forwarded = "request"
+		return c.miss(x, req)
+	}
 	var e *Entry
-	if !x.ask.noStore && !x.guarded && c.store.Len() > 0 {
+	if c.store.Len() > 0 {
 		e = c.find(x, req)
 	}
 	if e == nil {
@@ -49,6 +54,12 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 		return Reuse{Response: e.answer(req, wall)}
 	case x.ask.onlyIfCached:
 		return c.miss(x, req)
+	case ttl > 0 && !e.control.noCache:
+		x.forwarded = "request"
+	default:
+		x.forwarded = "stale"
+	}
+	switch {
 	case whileRevalidating(x.ask, e.control, ttl):
 		return Reuse{Response: e.answer(req, wall), Refresh: e}
 	case x.conditional || x.partial:

@@ -13,6 +13,15 @@ type Rules struct {
 	// false the request has no part in the cache. Nil: who shows the same credentials shares.
 	Partition func(*http.Request) (tenant string, ok bool)
 
+	// Shared tells that callers share the answers of the host, or those of one tenant do: the rules of RFC 9111 for shared caches
+	// apply. Credentials separate nobody, private answers are not kept, s-maxage and proxy-revalidate count, and of what was asked
+	// for with credentials only what its origin says is for others too (section 3.5).
+	Shared bool
+
+	// LabelAll gives answers of the origin a member of Cache-Status too, which says why they were asked for and whether they
+	// are stored (RFC 9211). Else only what comes from the store has one, and all others are as they came.
+	LabelAll bool
+
 	// KeyHeaders are request fields that separate answers whether the origin names them in Vary or not. Nil: X-Forwarded-Host,
 	// X-Forwarded-Proto, Forwarded and Origin.
 	KeyHeaders []string

@@ -92,6 +92,7 @@ func (p Policy) Validate() error {
 	p.Breaker.validate(&v)
 	p.Retry.validate(&v)
 	p.Fallback.validate(&v)
+	p.Cache.validate(&v)
 	p.validateTogether(&v)
 	return errors.Join(v.errs...)
 }

@@ -31,7 +31,8 @@ type fallback struct {
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	p := h.policy.Fallback
-	rules := cache.Rules{Fresh: h.policy.Cache.Fresh, Partition: h.policy.Cache.Partition, KeyHeaders: h.policy.Cache.KeyHeaders}
+	rules := cache.Rules{Fresh: h.policy.Cache.Fresh, Shared: h.policy.Cache.Shared, LabelAll: h.policy.Cache.LabelAll,
+		Partition: h.policy.Cache.Partition, KeyHeaders: h.policy.Cache.KeyHeaders}
 	if !p.Enabled() && !rules.Fresh {
 		return next
 	}

@@ -40,7 +40,7 @@ const (
 //go:embed run.mjs
 var driver []byte
 
-// shared are the tests of what only a shared cache must do, which are not counted.
+// shared are the tests of what only a shared cache must do. They are played to one, and not counted for the private one.
 var shared = []string{
 	"freshness-s-maxage-shared", "freshness-max-age-s-maxage-shared-longer", "freshness-max-age-s-maxage-shared-longer-reversed",
 	"freshness-max-age-s-maxage-shared-longer-multiple", "cc-resp-private-shared", "other-authorization",
@@ -80,9 +80,9 @@ func command() int {
 	dir, err := os.MkdirTemp("", "watertight-conformance-")
 	if err == nil {
 		defer func() { _ = os.RemoveAll(dir) }()
-		var tests []test
-		if tests, err = run(ctx, dir); err == nil {
-			err = judge(os.Stdout, tests)
+		var private, common []test
+		if private, common, err = run(ctx, dir); err == nil {
+			err = errors.Join(judge(os.Stdout, private), judgeShared(os.Stdout, common))
 		}
 	}
 	if err != nil {
@@ -101,36 +101,46 @@ type test struct {
 }
 
 // run installs the suite, and plays it through the proxy.
-func run(ctx context.Context, dir string) ([]test, error) {
+func run(ctx context.Context, dir string) (private, common []test, err error) {
 	if err := do(ctx, dir, "npm", "install", "--no-audit", "--no-fund", "--ignore-scripts", suite+"@"+version); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	demo := filepath.Join(dir, "demo")
 	if err := do(ctx, "", "go", "build", "-o", demo, "./cmd/demo"); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "run.mjs"), driver, 0o644); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	origin, proxy, err := addresses()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	_, port, _ := net.SplitHostPort(origin)
 	package_ := filepath.Join(dir, "node_modules", suite)
 	env := []string{"npm_config_protocol=http", "npm_config_port=" + port, "npm_config_pidfile=" + filepath.Join(dir, "pid")}
 	stopOrigin, err := start(ctx, package_, env, origin, "node", "server/server.mjs")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer stopOrigin()
-	stopProxy, err := start(ctx, "", nil, proxy, demo, "proxy", "-listen", proxy, "-target", "http://"+origin,
-		"-fresh", "-one-user", "-max-stale", "1h", "-attempts", "1", "-failure-rate", "0", "-slow-rate", "0")
+	private, err = play(ctx, dir, demo, origin, proxy, nil, "-one-user")
+	if err != nil {
+		return nil, nil, err
+	}
+	common, err = play(ctx, dir, demo, origin, proxy, append(slices.Clip(shared), "other-authorization-must-revalidate"), "-shared")
+	return private, common, err
+}
+
+// play runs the tests of some ids, or all, against a proxy with some flags.
+func play(ctx context.Context, dir, demo, origin, proxy string, ids []string, flags ...string) ([]test, error) {
+	stopProxy, err := start(ctx, "", nil, proxy, demo, append([]string{"proxy", "-listen", proxy, "-target", "http://" + origin,
+		"-fresh", "-max-stale", "1h", "-attempts", "1", "-failure-rate", "0", "-slow-rate", "0"}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
 	defer stopProxy()
-	cmd := exec.CommandContext(ctx, "node", "--no-warnings", "run.mjs", "http://"+proxy)
+	cmd := exec.CommandContext(ctx, "node", append([]string{"--no-warnings", "run.mjs", "http://" + proxy}, ids...)...)
 	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -221,6 +231,21 @@ func judge(w io.Writer, tests []test) error {
 		count["required"], all["required"], count["optimal"], all["optimal"])
 	if count["required"] < leastRequired || count["optimal"] < leastOptional {
 		wrong = append(wrong, fmt.Errorf("must be at least %d required and %d optional", leastRequired, leastOptional))
+	}
+	return errors.Join(wrong...)
+}
+
+// judgeShared reports whether a shared cache has passed all that only one must do.
+func judgeShared(w io.Writer, tests []test) error {
+	var wrong []error
+	for _, t := range tests {
+		if !t.Passed {
+			wrong = append(wrong, fmt.Errorf("shared cache: %s fails: %s", t.ID, t.Why))
+		}
+	}
+	fmt.Fprintf(w, "%s %s, shared cache: %d of %d\n", suite, version, len(tests)-len(wrong), len(tests))
+	if len(tests) != len(shared)+1 {
+		wrong = append(wrong, fmt.Errorf("shared cache: %d tests were played, not %d", len(tests), len(shared)+1))
 	}
 	return errors.Join(wrong...)
 }

@@ -32,6 +32,7 @@ const proxyUsage = `Put the stack in front of any HTTP service, to try it on rea
   -keep-host      send the client's Host, not the target's
   -fresh          serve what is fresh without asking, as RFC 9111 has it
   -one-user       with -fresh: all credentials are those of one user
+  -shared         with -fresh: by the rules for caches that users share
   -grace 10s      how long calls may go on when interrupted
   -policy NAME    what the flags below start from: default, which is what it is
                   when left out, or service
@@ -66,7 +67,9 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 	fresh := false
 	oneUser := false
 	f.boolean("fresh", &fresh)
+	shared := false
 	f.boolean("one-user", &oneUser)
+	f.boolean("shared", &shared)
 	f.variable("grace", &c.grace)
 	settings := policyFlags(f)
 	if err := f.parse(args); err != nil {
@@ -86,7 +89,7 @@ func proxyFlags(args []string) (proxyConfig, *flags, error) {
 		f.problem("grace", f.given["grace"], "0 or a positive duration")
 	}
 	c.policy = settings()
-	c.policy.Cache.Fresh = fresh
+	c.policy.Cache.Fresh, c.policy.Cache.Shared = fresh, shared
 	if oneUser {
 		c.policy.Cache.Partition = func(*http.Request) (string, bool) { return "", true }
 	}

@@ -1,0 +1,35 @@
+package policy_test
+
+import (
+	"net/http"
+	"reflect"
+	"testing"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+func TestCacheRefusesWhatCannotBeMeant(t *testing.T) {
+	whose := func(*http.Request) (string, bool) { return "", true }
+	for _, test := range []struct {
+		cache policy.Cache
+		want  []string // paths
+	}{
+		{policy.Cache{}, nil},
+		{policy.Cache{Off: true}, nil},
+		{policy.Cache{LabelAll: true}, nil},
+		{policy.Cache{Fresh: true, Shared: true, Partition: whose, KeyHeaders: []string{"X-Tenant", "accept"}}, nil},
+		{policy.Cache{Fresh: true, KeyHeaders: []string{}}, nil},
+		{policy.Cache{Fresh: true, Off: true}, []string{"Cache.Fresh"}},
+		{policy.Cache{Shared: true, Partition: whose, KeyHeaders: []string{"X-A"}}, []string{"Cache.Partition", "Cache.KeyHeaders", "Cache.Shared"}},
+		{policy.Cache{Fresh: true, KeyHeaders: []string{"X-A", "", "X A", "X:A", "Ä"}},
+			[]string{"Cache.KeyHeaders[1]", "Cache.KeyHeaders[2]", "Cache.KeyHeaders[3]", "Cache.KeyHeaders[4]"}},
+	} {
+		var got []string
+		for _, e := range problems(t, policy.Policy{Cache: test.cache}.Validate()) {
+			got = append(got, e.Path)
+		}
+		if !reflect.DeepEqual(got, test.want) {
+			t.Errorf("%+v: %q, want %q", test.cache, got, test.want)
+		}
+	}
+}
