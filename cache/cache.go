@@ -77,7 +77,8 @@ type Failure struct {
 	// Forwarded is true if the request was sent. It decides between hit and fwd (RFC 9211 section 2.1).
 	Forwarded bool
 
-	validated bool // it is none: the origin has confirmed the answer
+	validated bool   // it is none: the origin has confirmed the answer
+	collapsed string // nor this: see Exchange
 }
 
 // Exchange is one call, from [Cache.Begin] to [Cache.Received] or [Cache.Serve]. The zero Exchange is that of a call that
@@ -101,6 +102,8 @@ type Exchange struct {
 
 	validated *Entry // is asked about, in the caller's name
 	forwarded string // why it is sent: fwd of RFC 9211 section 2.2; empty: not looked up
+	collapsed string // why it would have been sent, had it not waited for the answer to another; empty: it has not
+	stored    bool   // its answer is, or will be when it has been read
 }
 
 type role uint8
@@ -205,6 +208,7 @@ func (c *Cache) chunk() *chunk {
 // [Capture.Discard].
 func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w Window) *Capture {
 	capture, stored := c.received(x, req, resp, w)
+	x.stored = stored
 	if c.rules.LabelAll {
 		x.label(resp, stored)
 	}

@@ -20,8 +20,9 @@ type Capture struct {
 	mu sync.Mutex // guards all below; the Store is not called under it
 
 	entry  *Entry // without its body; nil once settled
-	size   int64  // bytes of body seen
-	length int64  // Content-Length, or -1
+	told   func(Settlement)
+	size   int64 // bytes of body seen
+	length int64 // Content-Length, or -1
 	limit  int64
 
 	// prior is the stored body that this one has so far been equal to. Most answers are the same as the last
@@ -31,32 +32,63 @@ type Capture struct {
 	chunks []*chunk // when it is not
 }
 
+// Settlement is what has become of a Capture.
+type Settlement uint8
+
+// What becomes of a Capture.
+const (
+	// Kept: the answer is stored, and fresh.
+	Kept Settlement = iota + 1
+	// Useless: it is not stored, or is stale from the start. The next one will be likewise.
+	Useless
+	// Dropped: its body has not been read to its end. Another may.
+	Dropped
+)
+
+// Settled calls told, once, when c is settled, after the Store was called: on whichever goroutine settles it, or at once if c is
+// settled, or nil, as one that is Useless.
+func (c *Capture) Settled(told func(Settlement)) {
+	if c != nil {
+		c.mu.Lock()
+		if c.entry != nil {
+			c.told = told
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+	}
+	told(Useless)
+}
+
 // Write copies p, the next piece of the body. It never fails and always reports len(p).
 func (c *Capture) Write(p []byte) (int, error) {
 	if c == nil {
 		return len(p), nil
 	}
-	if e := c.write(p); e != nil {
-		e.owner.replace(e, c.asked)
+	over, tell := c.write(p)
+	defer tell()
+	if over != nil {
+		over.owner.replace(over, c.asked)
 	}
 	return len(p), nil
 }
 
 // write is Write but for the Store. It returns the entry of a good answer that is too long to be stored, which removes
 // the older one like any other.
-func (c *Capture) write(p []byte) *Entry {
+func (c *Capture) write(p []byte) (over *Entry, tell func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry == nil {
-		return nil
+		return nil, untold
 	}
 	at := c.size
 	c.size += int64(len(p))
 	switch {
 	case c.size > c.limit:
-		return c.settle()
+		return c.settle(Useless)
 	case c.length >= 0 && c.size > c.length:
-		c.settle()
+		_, tell = c.settle(Useless)
+		return nil, tell
 	case c.prior != nil:
 		if c.size <= int64(len(c.prior)) && bytes.Equal(c.prior[at:c.size], p) {
 			break
@@ -68,7 +100,7 @@ func (c *Capture) write(p []byte) *Entry {
 	default:
 		c.keep(p, at)
 	}
-	return nil
+	return nil, untold
 }
 
 // keep appends p, which begins at offset at.
@@ -125,56 +157,72 @@ func (c *Capture) Complete(eof bool) {
 	if c == nil {
 		return
 	}
-	if e := c.complete(eof); e != nil {
+	e, tell := c.complete(eof)
+	defer tell()
+	if e != nil {
 		e.owner.commit(e, c.asked)
 	}
 }
 
 // complete is Complete but for the Store. It returns the entry with its body, or nil if that is not whole.
-func (c *Capture) complete(eof bool) *Entry {
+func (c *Capture) complete(eof bool) (e *Entry, tell func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entry == nil {
-		return nil
+		return nil, untold
 	}
 	if c.size != c.length && !(eof && c.length < 0) {
-		c.settle()
-		return nil
+		_, tell = c.settle(Dropped)
+		return nil, tell
+	}
+	how := Kept
+	if c.entry.control.noCache || c.entry.ttlAt(c.entry.owner.now()) <= 0 {
+		how = Useless
 	}
 	body := c.whole()
-	e := c.settle()
+	e, tell = c.settle(how)
 	e.body = body
-	return e
+	return e, tell
 }
 
 // Discard forgets the answer, for any error, and for a stream, of which a recording is no answer: that a body is one is for
 // the caller to know. What was stored before stays.
-func (c *Capture) Discard() { c.detach() }
+func (c *Capture) Discard() {
+	_, tell := c.detach(Dropped)
+	tell()
+}
 
 // Trailers tells that trailers arrived after the body. An answer is not whole without its trailers, and they are not
 // stored, so the answer is not either; it still removes what it supersedes.
 func (c *Capture) Trailers() {
-	if e := c.detach(); e != nil {
+	e, tell := c.detach(Useless)
+	defer tell()
+	if e != nil {
 		e.owner.replace(e, c.asked)
 	}
 }
 
 // detach settles c and returns its entry, nil if it was settled already.
-func (c *Capture) detach() *Entry {
+func (c *Capture) detach(how Settlement) (e *Entry, tell func()) {
 	if c == nil {
-		return nil
+		return nil, untold
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.settle()
+	return c.settle(how)
 }
 
-// settle lets go of all that c holds and returns the entry.
-func (c *Capture) settle() *Entry {
-	e := c.entry
+// settle lets go of all that c holds and returns the entry, and who is to be told.
+func (c *Capture) settle(how Settlement) (e *Entry, tell func()) {
+	e, tell = c.entry, untold
+	if told := c.told; told != nil {
+		tell = func() { told(how) }
+	}
 	for _, chunk := range c.chunks {
 		e.owner.chunks.Put(chunk)
 	}
-	c.entry, c.prior, c.buf, c.chunks = nil, nil, nil, nil
-	return e
+	c.entry, c.told, c.prior, c.buf, c.chunks = nil, nil, nil, nil, nil
+	return e, tell
 }
+
+func untold() {}

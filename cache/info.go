@@ -191,6 +191,8 @@ func (f Failure) appendCacheStatus(b []byte, ttl time.Duration, timed bool) []by
 	b = append(b, product...)
 	detail := f.Detail
 	switch {
+	case f.collapsed != "":
+		b = append(append(append(b, "; fwd="...), f.collapsed...), "; collapsed"...)
 	case f.validated:
 		b = append(b, "; fwd=stale; fwd-status=304"...)
 	case !f.Forwarded:

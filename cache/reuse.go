@@ -51,7 +51,7 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	age, ttl := e.ageAt(now), e.ttlAt(now)
 	switch {
 	case usable(x.ask, e.control, age, ttl):
-		return Reuse{Response: e.answer(req, wall)}
+		return Reuse{Response: e.answer(x, req, wall)}
 	case x.ask.onlyIfCached:
 		return c.miss(x, req)
 	case ttl > 0 && !e.control.noCache:
@@ -61,7 +61,7 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	}
 	switch {
 	case whileRevalidating(x.ask, e.control, ttl):
-		return Reuse{Response: e.answer(req, wall), Refresh: e}
+		return Reuse{Response: e.answer(x, req, wall), Refresh: e}
 	case x.conditional || x.partial:
 		return Reuse{Request: req} // the answer is about the caller's copy, or part
 	}
@@ -158,8 +158,8 @@ func (e *Entry) conditional(req *http.Request) *http.Request {
 }
 
 // answer is e in answer to a request for which it is good: whole, a range of it, or that the caller's copy is as good.
-func (e *Entry) answer(req *http.Request, wall time.Time) *http.Response {
-	resp := e.response(req, wall, Failure{})
+func (e *Entry) answer(x *Exchange, req *http.Request, wall time.Time) *http.Response {
+	resp := e.response(req, wall, Failure{collapsed: x.collapsed})
 	if e.status != http.StatusOK {
 		return resp
 	}

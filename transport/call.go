@@ -70,7 +70,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	}
 	var early reuse
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil {
-		if early = f.begin(req); early.stored != nil {
+		if early = f.begin(req, nil); early.stored != nil {
 			h.counts.calls.Add(1)
 			closeBody(req)
 			return early.stored, nil

@@ -26,6 +26,8 @@ type fallback struct {
 	cache  *cache.Cache
 	window cache.Window
 
+	flights flights
+
 	servedAt, servedAsOf atomic.Int64 // of the last stored answer, on the clock
 }
 
@@ -49,13 +51,18 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
-		c.reuse = f.begin(c.req)
+		c.reuse = f.begin(c.req, nil)
 	}
+	leads, err := f.collapse(c)
 	if c.reuse.stored != nil {
 		closeBody(req)
 		return c.reuse.stored, nil
 	}
-	resp, err := f.send(req, c.reuse.header)
+	defer f.lands(c, &leads)
+	var resp *http.Response
+	if err == nil {
+		resp, err = f.send(req, c.reuse.header)
+	}
 	if err == nil && !f.policy.Status(resp.StatusCode) {
 		if !f.stores {
 			return resp, nil
@@ -63,9 +70,13 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		if validated, ok := f.cache.Validated(&c.reuse.exchange, named(c.req), resp, f.window); ok {
 			dismiss(resp)
 			validated.Request = c.req
+			f.h.counts.validated.Add(1)
+			if leads != nil {
+				leads.end(cache.Kept, f.h.t.now())
+			}
 			return validated, nil
 		}
-		keep(resp, f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window))
+		f.keep(c, resp, &leads)
 		return resp, nil
 	}
 	if c.gone() != nil || c.faulty || certificateError(err) {
@@ -74,7 +85,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, c.sent, resp, err)
 	if instead == nil {
 		if err == nil && f.stores && f.fresh {
-			keep(resp, f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window))
+			f.keep(c, resp, &leads)
 		}
 		return resp, err
 	}
@@ -95,6 +106,37 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	return instead, nil
 }
 
+// keep gives an answer to the cache, which may be the one that others wait for.
+func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
+	capture := f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window)
+	if fl := *leads; fl != nil {
+		*leads = nil
+		switch {
+		case capture != nil:
+			close(fl.headed)
+			capture.Settled(func(how cache.Settlement) { fl.end(how, f.h.t.now()) })
+		case c.reuse.exchange.Stored():
+			fl.end(cache.Kept, f.h.t.now())
+		default:
+			fl.end(cache.Useless, f.h.t.now())
+		}
+	}
+	keep(resp, capture)
+}
+
+// lands ends a flight that has brought nothing: its request has failed, for which the
+// others go out themselves, or its caller has left.
+func (f *fallback) lands(c *call, leads **flight) {
+	fl := *leads
+	switch {
+	case fl == nil:
+	case c.gone() != nil:
+		fl.end(cache.Dropped, f.h.t.now())
+	default:
+		fl.end(0, f.h.t.now())
+	}
+}
+
 // reuse is what the cache makes of a call before it is sent.
 type reuse struct {
 	exchange cache.Exchange
@@ -104,7 +146,8 @@ type reuse struct {
 }
 
 // begin tells the cache of a call.
-func (f *fallback) begin(req *http.Request) (u reuse) {
+// It may have waited for another.
+func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 	u.begun = true
 	if !f.stores {
 		return u
@@ -115,6 +158,9 @@ func (f *fallback) begin(req *http.Request) (u reuse) {
 		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
 		return u
 	}
+	if waited != nil {
+		waited.Collapsed(&u.exchange)
+	}
 	from := f.cache.Reuse(&u.exchange, asked)
 	if from.Response == nil || f.policy.Shadow && !f.fresh {
 		u.header = changed(asked, from.Request)
@@ -122,9 +168,17 @@ func (f *fallback) begin(req *http.Request) (u reuse) {
 	}
 	from.Response.Request = req
 	if from.Refresh != nil {
-		f.h.t.refreshes.begin(f.h.t, req, from.Refresh)
+		f.h.t.refreshes.begin(f.h, req, from.Refresh)
 	}
 	u.stored = from.Response
+	if _, ok := cache.FromResponse(u.stored); !ok { // only-if-cached, and it is not
+		return u
+	}
+	if waited != nil {
+		f.h.counts.collapsed.Add(1)
+	} else {
+		f.h.counts.hits.Add(1)
+	}
 	return u
 }
 
@@ -157,7 +211,7 @@ func (f *fallback) send(req *http.Request, header http.Header) (*http.Response, 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
-	u := f.begin(req)
+	u := f.begin(req, nil)
 	if u.stored != nil {
 		return u.stored, nil
 	}

@@ -37,7 +37,8 @@ type refreshingKey struct{}
 func refreshing(req *http.Request) bool { return req.Context().Value(refreshingKey{}) != nil }
 
 // begin refreshes what a caller was given stale, unless that is under way or there are too many.
-func (r *refreshes) begin(t *Transport, asked *http.Request, e *cache.Entry) {
+func (r *refreshes) begin(h *host, asked *http.Request, e *cache.Entry) {
+	t := h.t
 	k := refreshKey{e.Key(), e.Partition()}
 	r.mu.Lock()
 	if r.closed || r.running[k] || len(r.running) >= mostRefreshes {
@@ -49,6 +50,7 @@ func (r *refreshes) begin(t *Transport, asked *http.Request, e *cache.Entry) {
 		r.ctx, r.stop = context.WithCancel(context.Background())
 	}
 	r.running[k] = true
+	h.counts.refreshes.Add(1)
 	r.done.Add(1)
 	stopped := r.ctx
 	r.mu.Unlock()

@@ -15,6 +15,7 @@ type counts struct {
 	success, failure, neutral                                        atomic.Int64
 	refusedOpen, refusedHalfOpen, rejected                           atomic.Int64
 	stale, degraded, failFast                                        atomic.Int64
+	hits, collapsed, validated, refreshes                            atomic.Int64
 	queue, connect, tls, write, header, body, attempt, total, stream atomic.Int64
 	leaked                                                           atomic.Int64
 }
@@ -127,6 +128,8 @@ type Counts struct {
 	RefusedOpen, RefusedHalfOpen int64            // by the breaker
 	Rejected                     int64            // by the bulkhead
 	Stale, Degraded, FailFast    int64            // fallbacks served
+	Hits, Collapsed              int64            // answers from the store with no contact, or after that of another like it (Cache.Fresh)
+	Validated, Refreshes         int64            // answers that the origin has confirmed, and requests in the background
 	Leaked                       int64            // forgotten bodies
 	Timeouts                     map[string]int64 // by phase: queue (of Total), connect, tls, write, response_header, body, attempt, total, stream
 }
@@ -200,6 +203,7 @@ func (c *counts) snapshot() Counts {
 		Success:           c.success.Load(), Failure: c.failure.Load(), Neutral: c.neutral.Load(),
 		RefusedOpen: c.refusedOpen.Load(), RefusedHalfOpen: c.refusedHalfOpen.Load(), Rejected: c.rejected.Load(),
 		Stale: c.stale.Load(), Degraded: c.degraded.Load(), FailFast: c.failFast.Load(), Leaked: c.leaked.Load(),
+		Hits: c.hits.Load(), Collapsed: c.collapsed.Load(), Validated: c.validated.Load(), Refreshes: c.refreshes.Load(),
 		Timeouts: map[string]int64{
 			"queue": c.queue.Load(), "connect": c.connect.Load(), "tls": c.tls.Load(), "write": c.write.Load(),
 			"response_header": c.header.Load(), "body": c.body.Load(), "attempt": c.attempt.Load(), "total": c.total.Load(),

@@ -1,0 +1,136 @@
+package transport
+
+import (
+	"sync"
+	"time"
+
+	"github.com/watertight-go/watertight/cache"
+)
+
+// Identical requests that come together wait for the first one's answer, where answers
+// are reused. Nobody is given what is not stored for him, and nobody shares a failure:
+// who finds nothing stored then goes out himself.
+
+const (
+	// aloneTime is how long requests do not wait for each other after an answer that
+	// was of no use to those who had (hit-for-miss).
+	aloneTime = 10 * time.Second
+	// mostAlone bounds how many of those are remembered of a host.
+	mostAlone = 4096
+	// bodyTime is how long the others wait for a body, which whoever reads it may be
+	// slow to do.
+	bodyTime = time.Second
+)
+
+// flights are the requests of a host for whose answers others wait.
+type flights struct {
+	mu      sync.Mutex // guards what follows
+	running map[cache.Flight]*flight
+	alone   map[cache.Flight]time.Duration // until when, on the clock
+}
+
+// flight is one request that others wait for.
+type flight struct {
+	of     *flights
+	what   cache.Flight
+	headed chan struct{} // closed when its answer is being read
+	done   chan struct{} // closed when it has ended
+	again  bool          // then: its caller has left, and another is to go
+}
+
+// join returns the flight to wait for, or, leading, the one that others will wait for;
+// nil if there is no use in that.
+func (f *flights) join(what cache.Flight, now time.Duration) (_ *flight, leads bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if until, marked := f.alone[what]; marked {
+		if now < until {
+			return nil, false
+		}
+		delete(f.alone, what)
+	}
+	if fl := f.running[what]; fl != nil {
+		return fl, false
+	}
+	fl := &flight{of: f, what: what, headed: make(chan struct{}), done: make(chan struct{})}
+	if f.running == nil {
+		f.running, f.alone = map[cache.Flight]*flight{}, map[cache.Flight]time.Duration{}
+	}
+	f.running[what] = fl
+	return fl, true
+}
+
+// end lets the others go. Useless ends the waiting for such answers, for a while.
+func (fl *flight) end(how cache.Settlement, now time.Duration) {
+	fl.of.mu.Lock()
+	defer fl.of.mu.Unlock()
+	if fl.of.running[fl.what] != fl {
+		return // it has ended
+	}
+	delete(fl.of.running, fl.what)
+	fl.again = how == cache.Dropped
+	if how == cache.Useless {
+		if len(fl.of.alone) >= mostAlone {
+			clear(fl.of.alone)
+		}
+		fl.of.alone[fl.what] = now + aloneTime
+	}
+	close(fl.done)
+}
+
+// collapse lets a call that is to be sent wait for another like it, and returns the
+// flight that it leads, if it goes first; or why its waiting has ended, if that is its
+// caller or Timeout.Total. It may have an answer then.
+func (f *fallback) collapse(c *call) (*flight, error) {
+	for c.reuse.stored == nil {
+		what, ok := f.cache.Flight(&c.reuse.exchange, named(c.req))
+		if !ok {
+			return nil, nil
+		}
+		fl, leads := f.flights.join(what, f.h.t.now())
+		if fl == nil || leads {
+			return fl, nil
+		}
+		if refreshing(c.req) {
+			return nil, nil
+		}
+		again, err := c.follow(fl)
+		if err != nil {
+			return nil, err
+		}
+		c.reuse = f.begin(c.req, &c.reuse.exchange)
+		if !again {
+			return nil, nil
+		}
+	}
+	return nil, nil
+}
+
+// follow waits for a flight, and reports whether another is to go in its place.
+func (c *call) follow(fl *flight) (again bool, err error) {
+	left := c.leftOfTotal(c.h.t.now())
+	timer := time.NewTimer(max(min(left, forever/2), 0))
+	defer timer.Stop()
+	headed := fl.headed
+	var slow <-chan time.Time
+	for {
+		select {
+		case <-fl.done:
+			return fl.again, c.gone()
+		case <-headed:
+			body := time.NewTimer(bodyTime)
+			defer body.Stop()
+			headed, slow = nil, body.C
+		case <-slow:
+			return false, nil
+		case <-c.ctx.Done():
+			return false, c.gone()
+		case <-c.req.Cancel:
+			return false, c.gone()
+		case <-timer.C:
+			e := c.totalTimeout("total")
+			c.timedOut(e, c.sent, false)
+			return false, e
+		}
+	}
+}
