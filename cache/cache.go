@@ -505,22 +505,39 @@ func sameOrigin(u *url.URL, req *http.Request) bool {
 // It finds nothing for a request with a field that is new in every call and that this package does not know to be harmless: the
 // package documentation says which are.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {
-	if x.role != reader || x.partial || x.ask.noStore || c.store.Len() == 0 || !why.served() || gone(req) {
+	wall := time.Now()
+	if !why.served() || gone(req) {
 		return nil, false
+	}
+	e := c.servable(x, req, w, wall)
+	if e == nil {
+		return nil, false
+	}
+	return e.response(req, wall, why), true
+}
+
+// Serves reports whether Serve would have an answer now.
+func (c *Cache) Serves(x *Exchange, req *http.Request, w Window) bool {
+	return c.servable(x, req, w, time.Now()) != nil
+}
+
+// servable is the stored answer that may stand in for a failed one, or nil.
+func (c *Cache) servable(x *Exchange, req *http.Request, w Window, wall time.Time) *Entry {
+	if x.role != reader || x.partial || x.ask.noStore || c.store.Len() == 0 {
+		return nil
 	}
 	e := c.find(x, req)
 	if e == nil || x.conditional && e.outdates(req) {
-		return nil, false
+		return nil
 	}
-	wall := time.Now()
 	now := wall.Sub(c.start)
 	if !w.allows(x.ask, e.control, e.ageAt(now), e.ttlAt(now)) {
 		if now > e.useless {
 			c.retire(x, req, e)
 		}
-		return nil, false
+		return nil
 	}
-	return e.response(req, wall, why), true
+	return e
 }
 
 // OnlyIfCached answers a request that must not be forwarded because it says only-if-cached: from the store, while

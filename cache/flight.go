@@ -31,7 +31,12 @@ func (c *Cache) Flight(x *Exchange, req *http.Request) (Flight, bool) {
 	return Flight{x.key, c.partitionOf(x, req), h.Sum64()}, true
 }
 
-// Collapsed notes that the request has waited as x for the answer to another, from which it is served now, as y, if it is.
+// Stands names what is stored for a request: its URI, and whose it is.
+func (c *Cache) Stands(x *Exchange, req *http.Request) (Key, Partition) {
+	return x.key, c.partitionOf(x, req)
+}
+
+// Collapsed notes that a request has waited as x for the answer to another, from which it is served now, as y, if it is.
 func (x *Exchange) Collapsed(y *Exchange) { y.collapsed = x.forwarded }
 
 // Stored reports whether the answer that [Cache.Received] was told of is stored, or will be when it has been read to its end.

@@ -10,9 +10,9 @@ type Reuse struct {
 	// Response is the answer to the caller; nil if the request is to be sent.
 	Response *http.Response
 
-	// Refresh is the stored answer that the Response was made of, if that is stale, and its origin allows it to be served while it
-	// is asked again (RFC 5861 section 3): a request is to be sent in the background, for which Begin and Refresh are called. Else nil.
-	Refresh *Entry
+	// Refresh reports whether the Response is stale, and its origin allows it to be served while it is asked again
+	// (RFC 5861 section 3): a request is to be sent in the background, for which Begin and Refresh are called.
+	Refresh bool
 
 	// Request is what to send: the caller's, or a copy of it that asks whether the stored answer is still good
 	// (RFC 9111 section 4.3.1). Of the latter [Cache.Validated] is told the answer. Nil if there is a Response.
@@ -61,7 +61,7 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	}
 	switch {
 	case whileRevalidating(x.ask, e.control, ttl):
-		return Reuse{Response: e.answer(x, req, wall), Refresh: e}
+		return Reuse{Response: e.answer(x, req, wall), Refresh: true}
 	case x.conditional || x.partial:
 		return Reuse{Request: req} // the answer is about the caller's copy, or part
 	}

@@ -179,7 +179,7 @@ func TestStaleAnswersMayBeServedWhileTheyAreRefreshed(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		x := c.Begin(get())
 		reuse := c.Reuse(&x, get())
-		if reuse.Response == nil || reuse.Refresh == nil || text(t, reuse.Response) != "stored" {
+		if reuse.Response == nil || !reuse.Refresh || text(t, reuse.Response) != "stored" {
 			t.Fatalf("%+v", reuse)
 		}
 		if s := reuse.Response.Header.Get("Cache-Status"); s != "watertight; hit; ttl=-20" {

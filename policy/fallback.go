@@ -24,6 +24,13 @@ type Fallback struct {
 	// zero nothing is stored, and nothing stale is served.
 	StaleLimit time.Duration
 
+	// After is how long a call waits for the origin's answer to begin when there is a
+	// stored one that may be served: that is served then, and the request goes on in
+	// the background, counts as usual and brings the store up to date. Until it has,
+	// further calls for the same are answered at once. The hooks of net/http/httptrace
+	// are not called for such calls. Zero, the default: as long as Timeout lets it.
+	After time.Duration
+
 	// Degraded builds a partial answer, in memory, when there is no stored one,
 	// or returns nil for none. cause is what would have been returned; for a
 	// 5xx, an error that names the status. It gets no network and must not
@@ -66,6 +73,7 @@ func (f Fallback) Status(code int) bool {
 func (f Fallback) validate(v *validator) {
 	v.duration("Fallback.MaxStale", f.MaxStale)
 	v.defaulted("Fallback.StaleLimit", f.StaleLimit, DefaultStaleLimit)
+	v.duration("Fallback.After", f.After)
 	limit := cmp.Or(f.StaleLimit, DefaultStaleLimit)
 	if limit > 0 && f.MaxStale > limit {
 		v.add("Fallback.MaxStale", f.MaxStale, fmt.Sprintf("at most Fallback.StaleLimit (%v), which caps it", limit))

@@ -107,6 +107,9 @@ func (p Policy) validateTogether(v *validator) {
 	if b.slow() && limit > 0 && b.SlowCall >= limit {
 		v.add("Breaker.SlowCall", b.SlowCall, fmt.Sprintf("below %s (%v), or no call could ever be counted as slow; two thirds of it is a good start", name, limit))
 	}
+	if p.Fallback.After > 0 && !p.Fallback.Stores() && !p.Cache.Fresh {
+		v.add("Fallback.After", p.Fallback.After, "0 without Fallback.MaxStale, Fallback.StaleLimit or Cache.Fresh: there is nothing stored to serve")
+	}
 	if b.rates() && p.Bulkhead.MaxConcurrent > 0 && b.MinCalls > p.Bulkhead.MaxConcurrent {
 		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("at most Bulkhead.MaxConcurrent (%d), or a host that hangs could never be proved slow", p.Bulkhead.MaxConcurrent))
 	}

@@ -245,6 +245,12 @@ func (b *breaker) wait() time.Duration {
 	return max(time.Duration(b.until.Load())-b.h.t.now(), 0)
 }
 
+// probing reports whether what is sent now is, or may be, a probe.
+func (b *breaker) probing() bool {
+	s, _ := b.load()
+	return !b.policy.Shadow && (s == HalfOpen || s == Open && b.wait() == 0)
+}
+
 // refusal is the error of an attempt that an open breaker refuses, or nil.
 func (b *breaker) refusal(sent int) *Error {
 	switch s, _ := b.load(); s {

@@ -46,6 +46,7 @@ type call struct {
 	reuse    reuse
 	faulty   bool   // the request itself was at fault
 	outcome  string // if not told by the answer
+	race     *race  // the caller may not wait for it
 	returned bool   // from the layers
 	ended    bool
 	first    attempt // saves an allocation
@@ -63,20 +64,21 @@ func callOf(ctx context.Context) *Call {
 // sure to refuse needs none of them but the fallback, and gets there at once; an
 // observer and a redirect chain want the whole way.
 func (h *host) do(req *http.Request) (*http.Response, error) {
-	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow {
+	r := raceOf(req, h.policy.Fallback)
+	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && r == nil {
 		if refusal := h.breaker.refusal(0); refusal != nil {
 			return h.refused(req, refusal)
 		}
 	}
 	var early reuse
-	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil {
+	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && r == nil {
 		if early = f.begin(req, nil); early.stored != nil {
 			h.counts.calls.Add(1)
 			closeBody(req)
 			return early.stored, nil
 		}
 	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early}
+	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early, race: r, ended: r != nil}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
 		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))
@@ -84,8 +86,10 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 			c.slowCall = min(c.opts.SlowCall, forever)
 		}
 	}
-	h.counts.calls.Add(1)
-	if h.t.observer != nil {
+	if r == nil {
+		h.counts.calls.Add(1)
+	}
+	if h.t.observer != nil && r == nil {
 		c.ctx = h.t.started(c.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(), Request: req}, req)
 	}
 	defer c.abandoned()
@@ -93,6 +97,9 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	a.init(c)
 	resp, err := h.chain.RoundTrip(a.request(req))
 	c.returned = true
+	if r != nil {
+		r.outcome, r.sent = c.outcome, c.sent
+	}
 	c.answered(resp, err)
 	return resp, err
 }

@@ -277,7 +277,7 @@ type stalled struct{ ctx context.Context }
 
 func (s stalled) Read([]byte) (int, error) {
 	<-s.ctx.Done()
-	return 0, s.ctx.Err()
+	return 0, context.Cause(s.ctx)
 }
 
 func TestNobodyWaitsForASlowReader(t *testing.T) {

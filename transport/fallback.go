@@ -53,6 +53,12 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !c.reuse.begun {
 		c.reuse = f.begin(c.req, nil)
 	}
+	if c.reuse.stored == nil {
+		c.reuse.stored = f.spare(c)
+	}
+	if c.reuse.stored == nil && f.hurries(c) {
+		return f.hurry(c)
+	}
 	leads, err := f.collapse(c)
 	if c.reuse.stored != nil {
 		closeBody(req)
@@ -79,7 +85,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		f.keep(c, resp, &leads)
 		return resp, nil
 	}
-	if c.gone() != nil || c.faulty || certificateError(err) {
+	if c.gone() != nil || c.faulty || certificateError(err) || refreshing(c.req) {
 		return resp, err
 	}
 	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, c.sent, resp, err)
@@ -167,8 +173,8 @@ func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 		return u
 	}
 	from.Response.Request = req
-	if from.Refresh != nil {
-		f.h.t.refreshes.begin(f.h, req, from.Refresh)
+	if from.Refresh && !f.h.breaker.refuses() || f.fresh && f.h.breaker.probing() { // which hits alone would never close
+		f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req))
 	}
 	u.stored = from.Response
 	if _, ok := cache.FromResponse(u.stored); !ok { // only-if-cached, and it is not
@@ -180,6 +186,55 @@ func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 		f.h.counts.hits.Add(1)
 	}
 	return u
+}
+
+// refreshOf is the refresh of what a request may be served.
+func (f *fallback) refreshOf(u *reuse, req *http.Request) refreshKey {
+	key, partition := f.cache.Stands(&u.exchange, named(req))
+	return refreshKey{key, partition}
+}
+
+// spare is the stored answer that a call need not wait for its own for, where the owner
+// has said that answers are reused: while the breaker lets probes through, a request in
+// the background is the probe, and no caller. nil if there is none, or no such request.
+func (f *fallback) spare(c *call) *http.Response {
+	if !f.fresh || c.opts.NoStale || f.policy.Shadow || refreshing(c.req) || !f.h.breaker.probing() {
+		return nil
+	}
+	refusal := f.h.breaker.refuse(HalfOpen, 0, 0)
+	return f.serve(c, refusal, "breaker-open", func() bool { return f.h.t.refreshes.begin(f.h, c.req, f.refreshOf(&c.reuse, c.req)) })
+}
+
+// serve is a stored answer in place of one that is not waited for, if there is one, and
+// may is true then.
+func (f *fallback) serve(c *call, why *Error, reason string, may func() bool) *http.Response {
+	cause := cache.Failure{Err: why, Detail: reason, Forwarded: c.sent > 0}
+	stored, ok := f.cache.Serve(&c.reuse.exchange, named(c.req), cause, f.window)
+	if !ok {
+		return nil
+	}
+	if !may() {
+		_ = stored.Body.Close()
+		return nil
+	}
+	stored.Request = c.req
+	staleness := f.served(stored)
+	f.h.counts.fallback("stale", false)
+	c.outcome = "fallback"
+	c.observe(Event{Kind: EventFallback, Layer: LayerFallback, Fallback: "stale", Reason: reason, Staleness: staleness, Err: why})
+	return stored
+}
+
+// served notes when a stored answer was served and of when it was, and returns how stale
+// it is.
+func (f *fallback) served(stored *http.Response) time.Duration {
+	info, _ := cache.FromResponse(stored)
+	if !f.policy.Shadow {
+		now := f.h.t.now()
+		f.servedAsOf.Store(int64(now - info.Age))
+		f.servedAt.Store(int64(now))
+	}
+	return max(-info.TTL, 0)
 }
 
 // changed is the header of a request where that is not the asked one's.
@@ -216,6 +271,9 @@ func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, e
 		return u.stored, nil
 	}
 	f.h.tellRefusal(req.Context(), refusal, false)
+	if refreshing(req) {
+		return nil, refusal
+	}
 	instead, kind, _ := f.instead(req, &u.exchange, callOf(req.Context()).NoStale, 0, nil, refusal)
 	if instead == nil {
 		return nil, refusal
@@ -237,13 +295,7 @@ func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, s
 	if f.stores && !noStale {
 		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0}
 		if stored, ok := f.cache.Serve(x, req, why, f.window); ok {
-			info, _ := cache.FromResponse(stored)
-			if !f.policy.Shadow {
-				now := f.h.t.now()
-				f.servedAsOf.Store(int64(now - info.Age))
-				f.servedAt.Store(int64(now))
-			}
-			return stored, "stale", max(-info.TTL, 0)
+			return stored, "stale", f.served(stored)
 		}
 	}
 	if d := f.degraded(req, cause); d != nil {

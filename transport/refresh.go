@@ -16,7 +16,8 @@ const mostRefreshes = 16
 // refreshTime is how long one may take where no limit of its host's says so.
 const refreshTime = 30 * time.Second
 
-// refreshes are requests in the background that bring stored answers up to date, one for each answer.
+// refreshes are requests in the background that bring stored answers up to date, one
+// for each answer.
 type refreshes struct {
 	mu      sync.Mutex // guards what follows
 	running map[refreshKey]bool
@@ -36,36 +37,73 @@ type refreshingKey struct{}
 // refreshing reports whether a request is one that refreshes a stored answer.
 func refreshing(req *http.Request) bool { return req.Context().Value(refreshingKey{}) != nil }
 
-// begin refreshes what a caller was given stale, unless that is under way or there are too many.
-func (r *refreshes) begin(h *host, asked *http.Request, e *cache.Entry) {
-	t := h.t
-	k := refreshKey{e.Key(), e.Partition()}
+// take takes the place of the refresh of k, whose context ends with Close, and which
+// calls release; nil if one runs already or there are too many.
+func (r *refreshes) take(k refreshKey) context.Context {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.closed || r.running[k] || len(r.running) >= mostRefreshes {
-		r.mu.Unlock()
-		return
+		return nil
 	}
 	if r.running == nil {
 		r.running = map[refreshKey]bool{}
 		r.ctx, r.stop = context.WithCancel(context.Background())
 	}
 	r.running[k] = true
-	h.counts.refreshes.Add(1)
 	r.done.Add(1)
-	stopped := r.ctx
+	return r.ctx
+}
+
+func (r *refreshes) release(k refreshKey) {
+	r.mu.Lock()
+	delete(r.running, k)
 	r.mu.Unlock()
+	r.done.Done()
+}
+
+// runs reports whether one runs.
+func (r *refreshes) runs(k refreshKey) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.running[k]
+}
+
+// adopt makes a refresh of a request that nobody waits for any more; where one runs for
+// the same, it is not needed. It reports false if there are too many.
+func (r *refreshes) adopt(k refreshKey, of *race, cancel context.CancelFunc) bool {
+	of.release = func() {}
+	stopped := r.take(k)
+	switch {
+	case stopped != nil:
+		stop := context.AfterFunc(stopped, cancel)
+		of.release = func() {
+			stop()
+			r.release(k)
+		}
+	case r.runs(k):
+		cancel()
+	default:
+		return false
+	}
+	return true
+}
+
+// begin refreshes what a caller is given from the store, and reports whether that is
+// under way: not if there are too many.
+func (r *refreshes) begin(h *host, asked *http.Request, k refreshKey) bool {
+	stopped := r.take(k)
+	if stopped == nil {
+		return r.runs(k)
+	}
+	h.counts.refreshes.Add(1)
 	go func() {
-		defer r.done.Done()
-		defer func() {
-			r.mu.Lock()
-			delete(r.running, k)
-			r.mu.Unlock()
-		}()
+		defer r.release(k)
 		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(asked.Context()), refreshingKey{}, true), refreshTime)
 		defer cancel()
 		defer context.AfterFunc(stopped, cancel)()
-		t.survive("a refresh", func() { t.refresh(ctx, asked) })
+		h.t.survive("a refresh", func() { h.t.refresh(ctx, asked) })
 	}()
+	return true
 }
 
 // refresh asks for an answer to store.
@@ -79,6 +117,11 @@ func (t *Transport) refresh(ctx context.Context, asked *http.Request) {
 	if err != nil {
 		return
 	}
+	t.readOff(resp)
+}
+
+// readOff reads what is to be stored to its end.
+func (t *Transport) readOff(resp *http.Response) {
 	_, _ = io.CopyN(io.Discard, resp.Body, t.cache.MaxEntryBytes()+1)
 	_ = resp.Body.Close()
 }

@@ -26,7 +26,7 @@ func (l *total) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.earlier = hopSpent(req.Response)
 	}
 	resp, err := l.next.RoundTrip(req)
-	if err == nil && redirects(resp) {
+	if err == nil && redirects(resp) && c.race == nil {
 		markHop(c, resp)
 	}
 	return resp, err
