@@ -231,6 +231,9 @@ func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w 
 	case !supersedes(resp.StatusCode) && !(c.rules.Fresh && resp.StatusCode >= 500 && c.find(x, req) == nil):
 		return nil, false // a failure of the origin's is stored in no good answer's place
 	}
+	if c.rules.RefreshInterval > 0 && c.recent(x, req, resp) {
+		return nil, false
+	}
 	var e *Entry
 	if req.Method != http.MethodHead {
 		e = c.entry(x, req, resp, w)
@@ -253,6 +256,18 @@ func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w 
 		}
 	}
 	return capture, true
+}
+
+// recent reports whether a stored answer is so new that the next like it is not worth its copy. One that grants less than it is
+// not like it.
+func (c *Cache) recent(x *Exchange, req *http.Request, resp *http.Response) bool {
+	e := c.find(x, req)
+	if e == nil || int(e.status) != resp.StatusCode || x.sent < e.sent || x.ask.noStore {
+		return false
+	}
+	wall := time.Now()
+	now := wall.Sub(c.start)
+	return now-e.received < c.rules.RefreshInterval && (e.ttlAt(now) > 0 || e.lifetime == 0) && !e.revokedBy(resp, wall)
 }
 
 // supersedes reports whether a status answers for the resource, so that an older answer is over.

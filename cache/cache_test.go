@@ -694,3 +694,35 @@ func TestTheCauseIsTheMaskedError(t *testing.T) {
 		t.Errorf("%v", info.Cause)
 	}
 }
+
+func TestAnAnswerLikeARecentOneIsNotWorthItsCopy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, fresh := range []bool{false, true} {
+			c := newClient(t)
+			c.Cache = c.For(cache.Rules{Fresh: fresh, RefreshInterval: time.Second})
+			kept := func(want bool, resp *http.Response) {
+				t.Helper()
+				x := c.Begin(get())
+				capture := c.Received(&x, get(), resp, minutes)
+				if (capture != nil) != want {
+					t.Errorf("fresh=%v: kept: %v, want %v", fresh, capture != nil, want)
+				}
+				c.read(capture, resp)
+			}
+			kept(true, answer(200, "1", "Cache-Control", "max-age=60"))
+			time.Sleep(999 * time.Millisecond)
+			kept(false, answer(200, "2", "Cache-Control", "max-age=60"))
+			c.serves(t, "1", get(), minutes)
+			time.Sleep(time.Millisecond)
+			kept(true, answer(200, "3", "Cache-Control", "max-age=60"))
+			c.serves(t, "3", get(), minutes)
+			kept(true, answer(200, "4", "Cache-Control", "max-age=30"))
+			kept(true, answer(203, "5", "Cache-Control", "max-age=30"))
+			kept(false, answer(200, "6", "Cache-Control", "no-store"))
+			c.servesNothing(t, get(), minutes)
+			kept(true, answer(200, "7", "Cache-Control", "max-age=60"))
+			kept(false, answer(404, "8", "Cache-Control", "no-store"))
+			c.servesNothing(t, get(), minutes)
+		}
+	})
+}

@@ -1,6 +1,9 @@
 package cache
 
-import "net/http"
+import (
+	"net/http"
+	"time"
+)
 
 // Rules say how the answers of a host are reused. The zero Rules are those of a fallback: while the origin answers, nothing is
 // looked up to answer a request.
@@ -17,6 +20,10 @@ type Rules struct {
 	// apply. Credentials separate nobody, private answers are not kept, s-maxage and proxy-revalidate count, and of what was asked
 	// for with credentials only what its origin says is for others too (section 3.5).
 	Shared bool
+
+	// RefreshInterval is how old a stored answer must be to be replaced by one that says the same of itself: a busy client need
+	// not keep every answer. Zero: the last one is kept.
+	RefreshInterval time.Duration
 
 	// LabelAll gives answers of the origin a member of Cache-Status too, which says why they were asked for and whether they
 	// are stored (RFC 9211). Else only what comes from the store has one, and all others are as they came.

@@ -91,7 +91,7 @@ func (m *meters) counts(to metric.Observer, s *series) {
 		}
 		for j := range f.cells() {
 			at := f.first + j
-			if v := s.counts[at].Load(); v > 0 || j < f.size() { // few have shadows
+			if v := s.counts[at].Load(); v > 0 || j < f.size() && !f.sparse { // few have shadows
 				to.ObserveInt64(m.counters[i], v, s.observe[at:at+1]...) // no slice to make
 			}
 		}

@@ -12,7 +12,8 @@ type family struct {
 	name, unit, about string
 	labels            [2]label // the second may be empty
 	shadow            bool
-	first             int // of its cells
+	sparse            bool // begins with its first one: few hosts have it
+	first             int  // of its cells
 }
 
 type label struct {
@@ -31,6 +32,7 @@ const (
 	familySuppressed
 	familyTimeouts
 	familyFallbacks
+	familyReuses
 )
 
 var families, cells = layout([]family{
@@ -52,6 +54,8 @@ var families, cells = layout([]family{
 		labels: [2]label{{"resilience.timeout.phase", []string{"queue", "connect", "tls", "write", "response_header", "body_stall", "attempt", "total"}}}},
 	familyFallbacks: {name: "resilience.fallbacks", unit: "{response}", about: "Answers that were served in place of a failure.", shadow: true,
 		labels: [2]label{{"resilience.fallback.kind", []string{"stale", "degraded", "fail_fast"}}, {"resilience.fallback.reason", []string{"breaker_open", "bulkhead_full", "timeout", "connection", "status"}}}},
+	familyReuses: {name: "resilience.cache.reuses", unit: "{response}", about: "Answers from the store with nothing wrong.", sparse: true,
+		labels: [2]label{{"resilience.cache.result", []string{"hit", "collapsed", "validated"}}}},
 })
 
 // layout numbers the cells.

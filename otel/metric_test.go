@@ -510,3 +510,23 @@ func TestTransitionsAndDurationsLeadToTheirTrace(t *testing.T) {
 		}
 	})
 }
+
+// What is reused begins with the first: few hosts have it.
+func TestReusesAreCounted(t *testing.T) {
+	s := newSignals(t, sdktrace.AlwaysSample())
+	p := policy.Policy{Cache: policy.Cache{Fresh: true}}
+	tr := stack(s.observer(), transporttest.NewBase(transporttest.Step{Body: "x", Header: http.Header{"Cache-Control": {"max-age=60"}}}), p)
+	defer tr.Close()
+	for i := range 3 {
+		if _, told := s.collect()["resilience.cache.reuses"]; told != (i > 1) {
+			t.Errorf("after %d calls: %v", i, told)
+		}
+		if _, err := call(tr, request("GET", "http://a.test/")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sum, _ := s.collect()["resilience.cache.reuses"].Data.(metricdata.Sum[int64])
+	if len(sum.DataPoints) != 1 || sum.DataPoints[0].Value != 2 {
+		t.Errorf("%+v", sum)
+	}
+}

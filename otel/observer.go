@@ -81,6 +81,8 @@ func (o *Observer) Observe(ctx context.Context, e transport.Event) {
 		o.leak(c, &e)
 	case transport.EventBlind:
 		o.blind(c, &e)
+	case transport.EventReuse:
+		s.count(familyReuses, false, e.Reason, "")
 	case transport.EventOverflow:
 		o.once("overflow", func() {
 			handle(errors.New("transport.Config.MaxHosts are in use: further hosts share one state without a breaker; further times are not reported"))

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Cache says how the response cache of a host is used beyond the fallback. By
@@ -32,6 +33,11 @@ type Cache struct {
 	// one user may see another may not.
 	Shared bool
 
+	// RefreshInterval is how old a stored answer must be to be replaced by one that
+	// says the same of itself, so that a busy client need not keep every answer.
+	// Zero, the default: the last one is kept.
+	RefreshInterval time.Duration
+
 	// LabelAll adds a member of Cache-Status to answers of the origin too, which says
 	// why they were asked for and whether they are stored (RFC 9211). Default: false:
 	// only what comes from the store is labelled.
@@ -44,6 +50,7 @@ type Cache struct {
 }
 
 func (c Cache) validate(v *validator) {
+	v.duration("Cache.RefreshInterval", c.RefreshInterval)
 	if c.Fresh && c.Off {
 		v.add("Cache.Fresh", c.Fresh, "false with Cache.Off: nothing is kept that could be reused")
 	}

@@ -74,6 +74,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && r == nil {
 		if early = f.begin(req, nil); early.stored != nil {
 			h.counts.calls.Add(1)
+			f.reused(&early)
 			closeBody(req)
 			return early.stored, nil
 		}

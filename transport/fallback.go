@@ -33,7 +33,7 @@ type fallback struct {
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	p := h.policy.Fallback
-	rules := cache.Rules{Fresh: h.policy.Cache.Fresh, Shared: h.policy.Cache.Shared, LabelAll: h.policy.Cache.LabelAll,
+	rules := cache.Rules{Fresh: h.policy.Cache.Fresh, Shared: h.policy.Cache.Shared, LabelAll: h.policy.Cache.LabelAll, RefreshInterval: h.policy.Cache.RefreshInterval,
 		Partition: h.policy.Cache.Partition, KeyHeaders: h.policy.Cache.KeyHeaders}
 	if !p.Enabled() && !rules.Fresh {
 		return next
@@ -54,14 +54,18 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.reuse = f.begin(c.req, nil)
 	}
 	if c.reuse.stored == nil {
-		c.reuse.stored = f.spare(c)
-	}
-	if c.reuse.stored == nil && f.hurries(c) {
-		return f.hurry(c)
+		if spare := f.spare(c); spare != nil {
+			closeBody(req)
+			return spare, nil
+		}
+		if f.hurries(c) {
+			return f.hurry(c)
+		}
 	}
 	leads, err := f.collapse(c)
 	if c.reuse.stored != nil {
 		closeBody(req)
+		c.reused(f.reused(&c.reuse))
 		return c.reuse.stored, nil
 	}
 	defer f.lands(c, &leads)
@@ -77,6 +81,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 			dismiss(resp)
 			validated.Request = c.req
 			f.h.counts.validated.Add(1)
+			c.reused("validated")
 			if leads != nil {
 				leads.end(cache.Kept, f.h.t.now())
 			}
@@ -147,6 +152,7 @@ func (f *fallback) lands(c *call, leads **flight) {
 type reuse struct {
 	exchange cache.Exchange
 	begun    bool
+	waited   bool           // for the answer to another
 	stored   *http.Response // its answer, where there is one
 	header   http.Header    // what to send, where that is not the caller's
 }
@@ -176,16 +182,29 @@ func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 	if from.Refresh && !f.h.breaker.refuses() || f.fresh && f.h.breaker.probing() { // which hits alone would never close
 		f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req))
 	}
-	u.stored = from.Response
-	if _, ok := cache.FromResponse(u.stored); !ok { // only-if-cached, and it is not
-		return u
-	}
-	if waited != nil {
-		f.h.counts.collapsed.Add(1)
-	} else {
-		f.h.counts.hits.Add(1)
-	}
+	u.stored, u.waited = from.Response, waited != nil
 	return u
+}
+
+// reused counts an answer from the store that needed no contact, and names how; empty
+// for one that says that there is none (only-if-cached).
+func (f *fallback) reused(u *reuse) string {
+	switch _, ok := cache.FromResponse(u.stored); {
+	case !ok:
+		return ""
+	case u.waited:
+		f.h.counts.collapsed.Add(1)
+		return "collapsed"
+	}
+	f.h.counts.hits.Add(1)
+	return "hit"
+}
+
+// reused tells the observer how an answer from the store came about.
+func (c *call) reused(how string) {
+	if how != "" {
+		c.observe(Event{Kind: EventReuse, Layer: LayerFallback, Reason: how})
+	}
 }
 
 // refreshOf is the refresh of what a request may be served.
@@ -268,6 +287,7 @@ func (f *fallback) send(req *http.Request, header http.Header) (*http.Response, 
 func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
 	u := f.begin(req, nil)
 	if u.stored != nil {
+		f.reused(&u)
 		return u.stored, nil
 	}
 	f.h.tellRefusal(req.Context(), refusal, false)

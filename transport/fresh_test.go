@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -190,4 +191,42 @@ func TestPurgeForgetsWhatWasStored(t *testing.T) {
 	if _, err := tr.Purge("nonsense"); err == nil {
 		t.Error("no error for nonsense")
 	}
+}
+
+func TestObserverIsToldWhatComesFromTheStore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := &slowly{answer: func(n int, r *http.Request) (*http.Response, error) {
+			if r.Header.Get("If-None-Match") != "" {
+				resp := status(r, 304, "")
+				resp.Header = cached("10", "Etag", `"1"`)
+				return resp, nil
+			}
+			resp, _ := keepable(n, r)
+			resp.Header = cached("10", "Etag", `"1"`)
+			return resp, nil
+		}}
+		var seen transporttest.Recorder
+		tr := under(t, transport.Config{Base: base, Default: freshPolicy(), Observer: &seen})
+		herd(t, tr, 3, nil)              // one is sent
+		herd(t, tr, 1, nil)              // fresh
+		time.Sleep(11 * time.Second)     //
+		herd(t, tr, 1, nil)              // validated
+		only := get(t, "http://x.test/") // and here is none
+		only.URL.Path = "/other"
+		only.Header.Set("Cache-Control", "only-if-cached")
+		if resp, err := tr.RoundTrip(only); err != nil || resp.StatusCode != 504 {
+			t.Error(resp, err)
+		}
+		var got []string
+		for _, e := range seen.Events(transport.EventReuse) {
+			got = append(got, e.Reason)
+		}
+		if want := []string{"collapsed", "collapsed", "hit", "validated"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if c := tr.Snapshot()[0].Counts; c.Collapsed != 2 || c.Hits != 1 || c.Validated != 1 || c.Calls != 6 || c.Attempts != 2 {
+			t.Errorf("%+v", c)
+		}
+	})
 }

@@ -88,6 +88,10 @@ const (
 	// blocked, Limit): until it does, further ones are lost. Or it has panicked
 	// (Reason panicked), of which only the first time is told.
 	EventLogBlocked
+	// EventReuse: an answer came from the store with nothing wrong (policy.Cache.Fresh,
+	// only-if-cached). Reason: hit, collapsed (it has waited for another call's answer)
+	// or validated (the origin has confirmed it).
+	EventReuse
 )
 
 // String is the kind in lower case.
@@ -99,7 +103,7 @@ func (k EventKind) String() string {
 }
 
 var kindNames = [...]string{"none", "call_end", "attempt_end", "transition", "refusal", "permit", "timeout", "retry",
-	"retry_suppressed", "fallback", "leak", "blind", "overflow", "log_blocked"}
+	"retry_suppressed", "fallback", "leak", "blind", "overflow", "log_blocked", "reuse"}
 
 // Event is something that happened. Kind, Scheme, Host, Layer and Attempt are set
 // wherever they mean something; the other fields where its Kind says so.

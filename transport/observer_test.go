@@ -520,7 +520,7 @@ func TestObserverIsToldKindsThatHaveNames(t *testing.T) {
 		transport.EventRefusal: "refusal", transport.EventPermit: "permit", transport.EventTimeout: "timeout", transport.EventRetry: "retry",
 		transport.EventRetrySuppressed: "retry_suppressed", transport.EventFallback: "fallback", transport.EventLeak: "leak",
 		transport.EventBlind: "blind", transport.EventOverflow: "overflow", transport.EventLogBlocked: "log_blocked",
-		transport.EventLogBlocked + 1: "unknown", 255: "unknown",
+		transport.EventReuse: "reuse", transport.EventReuse + 1: "unknown", 255: "unknown",
 	} {
 		if got := kind.String(); got != want {
 			t.Errorf("kind %d is %q, want %q", kind, got, want)

@@ -33,6 +33,7 @@ func describe(s *transport.HostSnapshot, at time.Time) Host {
 			Body:           c.Timeouts["body"], Attempt: c.Timeouts["attempt"], Total: c.Timeouts["total"], Stream: c.Timeouts["stream"],
 		},
 		Fallbacks: Fallbacks{Stale: c.Stale, Degraded: c.Degraded, FailFast: c.FailFast, MaxStale: seconds(p.Fallback.MaxStale)},
+		Cache:     Cache{Hits: c.Hits, Collapsed: c.Collapsed, Validated: c.Validated, Refreshes: c.Refreshes},
 		Leaks:     c.Leaked,
 	}
 	if n := len(s.Transitions); n > 0 && s.State == transport.Open {

@@ -52,6 +52,7 @@ type Host struct {
 	Refusals  Refusals  `json:"refusals"`
 	Timeouts  Timeouts  `json:"timeouts"`
 	Fallbacks Fallbacks `json:"fallbacks"`
+	Cache     Cache     `json:"cache"`
 	Leaks     int64     `json:"leaks"` // response bodies that their callers forgot
 
 	Transitions []Transition `json:"transitions,omitempty"` // of this host, the last 16, without IDs
@@ -180,6 +181,14 @@ type Fallbacks struct {
 	LastStale *Stale `json:"last_stale,omitempty"`
 
 	MaxStale float64 `json:"max_stale_seconds"` // how long after its freshness an answer may be served; 0: what the origin grants
+}
+
+// Cache are totals since the host is known, of what came from the store with nothing wrong.
+type Cache struct {
+	Hits      int64 `json:"hits"`      // with no contact
+	Collapsed int64 `json:"collapsed"` // after waiting for another call's answer
+	Validated int64 `json:"validated"` // confirmed by the origin
+	Refreshes int64 `json:"refreshes"` // requests in the background
 }
 
 // Stale is the last stored answer that was served in place of a failure.

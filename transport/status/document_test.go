@@ -34,7 +34,8 @@ func outage() (*transport.HostSnapshot, time.Time) {
 	p.Retry.Shadow = true
 	p.Fallback.MaxStale, p.Fallback.FailFast503 = 10*time.Minute, true
 	p.Fallback.Degraded = func(*http.Request, error) *http.Response { return nil }
-	p.Cache.Off, p.Streaming = true, true
+	p.Cache = policy.Cache{Off: true, RefreshInterval: time.Second, KeyHeaders: []string{"X-Tenant"}, Partition: func(*http.Request) (string, bool) { return "", true }}
+	p.Fallback.After, p.Streaming = 200*time.Millisecond, true
 	cause := transport.Evidence{Trigger: "slow_call_rate", Window: 2 * time.Second, Timed: 20, Slow: 18, SlowCall: 2 * time.Second, Calls: 3, Failures: 1, Consecutive: 1, Threshold: 0.5, Last: "read timeout"}
 	probe := transport.Evidence{Trigger: "probe_failed", Last: "status 503"}
 	reopened := began.Add(85 * time.Second)

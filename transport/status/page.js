@@ -130,9 +130,10 @@ function details() {
     const t = h.timeouts, r = h.refusals;
     faults.set([['Queue', t.queue], ['Connect', t.connect], ['TLS', t.tls], ['Write', t.write], ['Response header', t.response_header], ['Body', t.body], ['Attempt', t.attempt], ['Total', t.total], ['Stream', t.stream],
       ['Refused, open', r.breaker_open], ['Refused, half-open', r.breaker_half_open], ['Refused, bulkhead full', r.bulkhead]].map(([k, v]) => [k, count(v)]));
-    const f = h.fallbacks, b = h.retries.budget;
+    const f = h.fallbacks, b = h.retries.budget, kept = h.cache;
     instead.set([['Retries', count(h.retries.made)], ['Suppressed', count(h.retries.suppressed)], ['Budget', b ? b.left.toFixed(1) + ' of ' + b.limit : 'none'],
       ['Stale', count(f.stale)], ['Degraded', count(f.degraded)], ['Fail fast (503)', count(f.fail_fast)],
+      ...(kept.hits + kept.collapsed + kept.validated + kept.refreshes ? [['Hits', count(kept.hits)], ['Waited for another', count(kept.collapsed)], ['Validated', count(kept.validated)], ['Refreshes', count(kept.refreshes)]] : []),
       ['Last stale', f.last_stale ? 'as of ' + clock(f.last_stale.as_of, staleFor(f.last_stale)) : 'never'], ['Shadow mode', h.shadow.join(', ') || 'none']]);
   };
   box.load = h => {
@@ -155,7 +156,7 @@ function configuration(box, h) {
       ['Min throughput', t.min_throughput_bytes_per_second ? count(t.min_throughput_bytes_per_second) + ' B/s' : 'off'], ['Stream idle', figure(t.stream_idle_seconds)], ['Streaming', yes(p.streaming)], ...shadow(t)]),
     table('Configured: bulkhead and retry', [['Max concurrent', b.max_concurrent || 'off'], ['Max wait', figure(b.max_wait_seconds)], ['Body idle', figure(b.body_idle_seconds)], ...shadow(b), ['Max attempts', r.max_attempts || 1], ['Base to max', figure(r.base_seconds) + ' to ' + figure(r.max_seconds)],
       ['Statuses', r.statuses ? r.statuses.join(' ') : 'default'], ['Max Retry-After', figure(r.max_retry_after_seconds)], ['Budget', r.budget_ratio || r.budget_min_per_second ? percent(r.budget_ratio) + ' + ' + r.budget_min_per_second + '/s' : 'none'], ...(r.shadow ? [['Shadow, retry', 'yes']] : [])]),
-    table('Configured: fallback', [['Max stale', figure(f.max_stale_seconds)], ['Stale limit', figure(f.stale_limit_seconds)], ['Degraded', yes(f.degraded)], ['Fail fast with 503', yes(f.fail_fast_503)], ['Cache', p.cache_off ? 'off' : 'on'], ...shadow(f)]));
+    table('Configured: fallback', [['Max stale', figure(f.max_stale_seconds)], ['Stale limit', figure(f.stale_limit_seconds)], ['Degraded', yes(f.degraded)], ['Fail fast with 503', yes(f.fail_fast_503)], ...(f.after_seconds ? [['Served after', figure(f.after_seconds)]] : []), ['Cache', p.cache.off ? 'off' : p.cache.fresh ? (p.cache.shared ? 'reused, shared' : 'reused') : 'on'], ...shadow(f)]));
 }
 
 // A host that is not closed.

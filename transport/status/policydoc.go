@@ -11,7 +11,7 @@ type Policy struct {
 	Breaker   *BreakerPolicy `json:"breaker"` // null: off
 	Retry     RetryPolicy    `json:"retry"`
 	Fallback  FallbackPolicy `json:"fallback"`
-	CacheOff  bool           `json:"cache_off"`
+	Cache     CachePolicy    `json:"cache"`
 	Streaming bool           `json:"streaming"`
 }
 
@@ -65,11 +65,23 @@ type RetryPolicy struct {
 	Shadow             bool    `json:"shadow"`
 }
 
+// CachePolicy is policy.Cache.
+type CachePolicy struct {
+	Off             bool     `json:"off"`
+	Fresh           bool     `json:"fresh"` // answers are reused
+	Shared          bool     `json:"shared"`
+	Partition       bool     `json:"partition"`             // it is set
+	KeyHeaders      []string `json:"key_headers,omitempty"` // none: the default
+	RefreshInterval float64  `json:"refresh_interval_seconds"`
+	LabelAll        bool     `json:"label_all"`
+}
+
 // FallbackPolicy is policy.Fallback.
 type FallbackPolicy struct {
 	MaxStale    float64 `json:"max_stale_seconds"`
 	StaleLimit  float64 `json:"stale_limit_seconds"`
 	Degraded    bool    `json:"degraded"`
+	After       float64 `json:"after_seconds"` // 0: as long as the timeouts let it
 	FailFast503 bool    `json:"fail_fast_503"`
 	Shadow      bool    `json:"shadow"`
 }
@@ -93,9 +105,12 @@ func policyOf(p policy.Policy) *Policy {
 		},
 		Fallback: FallbackPolicy{
 			MaxStale: seconds(f.MaxStale), StaleLimit: seconds(f.StaleLimit), Degraded: f.Degraded != nil,
-			FailFast503: f.FailFast503, Shadow: f.Shadow,
+			After: seconds(f.After), FailFast503: f.FailFast503, Shadow: f.Shadow,
 		},
-		CacheOff:  p.Cache.Off,
+		Cache: CachePolicy{
+			Off: p.Cache.Off, Fresh: p.Cache.Fresh, Shared: p.Cache.Shared, Partition: p.Cache.Partition != nil,
+			KeyHeaders: p.Cache.KeyHeaders, RefreshInterval: seconds(p.Cache.RefreshInterval), LabelAll: p.Cache.LabelAll,
+		},
 		Streaming: p.Streaming,
 	}
 	if p.Breaker.Enabled() {
