@@ -2,8 +2,9 @@
 // in for an answer that could not be had: the rules of RFC 9111 for a private cache, partitioned by
 // credentials, applied to a store that is bounded in bytes.
 //
-// It is a fallback, not an accelerator. While the origin answers, every request goes to the origin and
-// nothing is looked up to answer it; the package only watches. It knows nothing of breakers or retries
+// By default it is a fallback, not an accelerator. While the origin answers, every request goes to the origin and
+// nothing is looked up to answer it; the package only watches. [Rules.Fresh] makes it a cache in full, which [Cache.Reuse] is
+// asked before a request is sent. It knows nothing of breakers or retries
 // either: whoever sends the request says what happened, in this order.
 //
 //	x := c.Begin(req)                        // before the request is sent
@@ -55,7 +56,8 @@
 //
 // # Where to look
 //
-// cache.go has the sequence of a call, capture.go what happens while a body is read, control.go and
+// cache.go has the beginning of a call, serve.go what is served after a failure, reuse.go and validate.go what is without one,
+// receive.go what becomes of an answer, capture.go what happens while a body is read, control.go and
 // freshness.go the rules, key.go, partition.go and vary.go what makes two requests alike, entry.go one stored answer, memory.go the
 // bounded store behind [Store], info.go the label that needs no parsing.
 package cache

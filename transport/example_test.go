@@ -356,3 +356,40 @@ func Example_shadow() {
 	// open after 3 failures in a row, last: status 502
 	// 10 sent; 7 would have been refused
 }
+
+// A host whose answers are reused as RFC 9111 has it.
+func Example_fresh() {
+	answers := 0
+	base := rt(func(req *http.Request) (*http.Response, error) {
+		answers++
+		return &http.Response{StatusCode: 200, Request: req, ContentLength: 4, Body: io.NopCloser(strings.NewReader("item")),
+			Header: http.Header{"Cache-Control": {"max-age=60"}}}, nil
+	})
+
+	catalog := policy.Service()
+	catalog.Cache.Fresh = true
+	catalog.Fallback.MaxStale = 10 * time.Minute
+	catalog.Fallback.After = 200 * time.Millisecond
+
+	tr := transport.Must(transport.New(transport.Config{Base: base, Hosts: map[string]policy.Policy{"catalog.internal": catalog}}))
+	defer tr.Close()
+	for range 3 {
+		resp, err := tr.Client().Get("http://catalog.internal/items/1")
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		text, _ := io.ReadAll(resp.Body)
+		_ = resp.Body.Close()
+		_, stored := cache.FromResponse(resp)
+		fmt.Printf("%s, from the store: %v\n", text, stored)
+	}
+	forgotten, _ := tr.Purge("http://catalog.internal/items/")
+	fmt.Println(answers, "request,", forgotten, "forgotten")
+
+	// Output:
+	// item, from the store: false
+	// item, from the store: true
+	// item, from the store: true
+	// 1 request, 1 forgotten
+}

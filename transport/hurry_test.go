@@ -209,8 +209,7 @@ func TestACallThatMayBeLeftBehindIsACallLikeOthers(t *testing.T) {
 func TestHooksDoNotOutliveTheirCall(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var o *transporttest.Origin
-		o = transporttest.NewNet(t, nil)
+		o := transporttest.NewNet(t, nil)
 		o.Script(transporttest.Step{Body: "x", Header: cached("1")}, transporttest.Step{Body: "y", Delay: time.Second, Header: cached("1")})
 		tr := under(t, transport.Config{Base: o.Base(), Default: hurried(false)})
 		if _, err := fetch(tr.Client(), get(t, o.URL)); err != nil {
