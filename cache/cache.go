@@ -87,22 +87,26 @@ type Exchange struct {
 	sent  time.Duration
 	epoch uint64
 	purge uint64
-	ask   control
+	ask   *control // not to be changed; that of most requests is nothing
+	reuse *reusing // nil where answers are not reused
 	role  role
-
-	tenant      string // as Rules.Partition says
-	partitioned bool   // the next two are known
-	partition   Partition
-	whose       Partition
 
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
 	guarded     bool // of those, that it has a precondition that only the origin can judge
 	conditional bool // the caller has a copy of its own
+	stored      bool // its answer is, or will be when it has been read
+}
+
+// reusing is what an Exchange has besides where answers are reused.
+type reusing struct {
+	tenant    string // as Rules.Partition says
+	known     bool   // the next two are
+	partition Partition
+	whose     Partition
 
 	validated *Entry // is asked about, in the caller's name
-	forwarded string // why it is sent: fwd of RFC 9211 section 2.2; empty: not looked up
+	forwarded string // why it is sent: fwd of RFC 9211 section 2.2
 	collapsed string // why it would have been sent, had it not waited for the answer to another; empty: it has not
-	stored    bool   // its answer is, or will be when it has been read
 }
 
 type role uint8
@@ -117,7 +121,7 @@ const (
 // it: what was asked for before must not be stored after. A GET with a field whose key is not in its canonical form
 // ([http.CanonicalHeaderKey]) has no part in the cache.
 func (c *Cache) Begin(req *http.Request) Exchange {
-	x := Exchange{ask: nothing, role: reader}
+	x := Exchange{ask: &nothing, role: reader}
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
 		x.inspect(req)
@@ -135,10 +139,13 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 		return x
 	}
 	x.key = key
-	if c.rules.Fresh && c.rules.Partition != nil && x.role == reader {
-		if x.tenant, ok = c.rules.Partition(req); !ok {
-			x.role = bystander
-			return x
+	if c.rules.Fresh && x.role == reader {
+		x.reuse = &reusing{}
+		if c.rules.Partition != nil {
+			if x.reuse.tenant, ok = c.rules.Partition(req); !ok {
+				x.role = bystander
+				return x
+			}
 		}
 	}
 	if x.role == writer {
@@ -158,7 +165,8 @@ func (x *Exchange) inspect(req *http.Request) {
 		switch name {
 		case "Accept", "Accept-Encoding", "User-Agent", "Authorization": // most of what there is
 		case "Cache-Control", "Pragma":
-			x.ask = requestControl(req.Header)
+			ask := requestControl(req.Header)
+			x.ask = &ask
 		case "Range", "If-Range":
 			x.partial = true
 		case "If-Match", "If-Unmodified-Since":
@@ -200,17 +208,23 @@ func (c *Cache) chunk() *chunk {
 	return new(chunk)
 }
 
+// partitionsOf is what partition says of a call's request.
+func (c *Cache) partitionsOf(x *Exchange, req *http.Request) (p, whose Partition) {
+	r := x.reuse
+	if r == nil {
+		return c.partition(req, "")
+	}
+	if !r.known {
+		r.partition, r.whose = c.partition(req, r.tenant)
+		r.known = true
+	}
+	return r.partition, r.whose
+}
+
 // partitionOf is the partition of a call's request.
 func (c *Cache) partitionOf(x *Exchange, req *http.Request) Partition {
-	if !c.rules.Fresh {
-		p, _ := c.partition(req, "")
-		return p
-	}
-	if !x.partitioned {
-		x.partition, x.whose = c.partition(req, x.tenant)
-		x.partitioned = true
-	}
-	return x.partition
+	p, _ := c.partitionsOf(x, req)
+	return p
 }
 
 // untrusted reports whether err, or what it wraps, is a certificate that was refused, or could not be checked. Serving through one

@@ -16,7 +16,7 @@ type Flight struct {
 // Flight is that of a request which is to be sent, and false for one that must not wait for another's answer: where answers are not
 // reused, and for requests that are not plain GETs.
 func (c *Cache) Flight(x *Exchange, req *http.Request) (Flight, bool) {
-	if !c.rules.Fresh || x.role != reader || req.Method == http.MethodHead || x.partial || x.conditional || x.ask != nothing {
+	if !c.rules.Fresh || x.role != reader || req.Method == http.MethodHead || x.partial || x.conditional || x.ask != &nothing {
 		return Flight{}, false
 	}
 	var h maphash.Hash
@@ -37,7 +37,11 @@ func (c *Cache) Stands(x *Exchange, req *http.Request) (Key, Partition) {
 }
 
 // Collapsed notes that a request has waited as x for the answer to another, from which it is served now, as y, if it is.
-func (x *Exchange) Collapsed(y *Exchange) { y.collapsed = x.forwarded }
+func (x *Exchange) Collapsed(y *Exchange) {
+	if x.reuse != nil && y.reuse != nil {
+		y.reuse.collapsed = x.reuse.forwarded
+	}
+}
 
 // Stored reports whether the answer that [Cache.Received] was told of is stored, or will be when it has been read to its end.
 func (x *Exchange) Stored() bool { return x.stored }

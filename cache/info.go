@@ -166,12 +166,12 @@ func (x *Exchange) label(resp *http.Response, stored bool) {
 	switch {
 	case x.role == writer:
 		b = append(b, "method"...)
-	case x.forwarded == "":
+	case x.reuse == nil || x.reuse.forwarded == "":
 		b = append(b, "bypass"...)
 	default:
-		b = append(b, x.forwarded...)
+		b = append(b, x.reuse.forwarded...)
 	}
-	if x.forwarded == "stale" {
+	if x.reuse != nil && x.reuse.forwarded == "stale" {
 		b = strconv.AppendInt(append(b, "; fwd-status="...), int64(resp.StatusCode), 10)
 	}
 	if stored {

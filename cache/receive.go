@@ -158,11 +158,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !e.describe(req, resp, omit, vary, wall) {
 		return nil
 	}
-	if x.partitioned {
-		e.partition, e.whose = x.partition, x.whose
-	} else {
-		e.partition, e.whose = c.partition(req, x.tenant)
-	}
+	e.partition, e.whose = c.partitionsOf(x, req)
 	return e
 }
 

@@ -34,9 +34,9 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	if x.role != reader {
 		return Reuse{Request: req}
 	}
-	x.forwarded = "uri-miss"
+	x.reuse.forwarded = "uri-miss"
 	if x.ask.noStore || x.guarded {
-		x.forwarded = "request"
+		x.reuse.forwarded = "request"
 		return c.miss(x, req)
 	}
 	var e *Entry
@@ -50,17 +50,17 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	now := wall.Sub(c.start)
 	age, ttl := e.ageAt(now), e.ttlAt(now)
 	switch {
-	case usable(x.ask, e.control, age, ttl):
+	case usable(*x.ask, e.control, age, ttl):
 		return Reuse{Response: e.answer(x, req, wall)}
 	case x.ask.onlyIfCached:
 		return c.miss(x, req)
 	case ttl > 0 && !e.control.noCache:
-		x.forwarded = "request"
+		x.reuse.forwarded = "request"
 	default:
-		x.forwarded = "stale"
+		x.reuse.forwarded = "stale"
 	}
 	switch {
-	case whileRevalidating(x.ask, e.control, ttl):
+	case whileRevalidating(*x.ask, e.control, ttl):
 		return Reuse{Response: e.answer(x, req, wall), Refresh: true}
 	case x.conditional || x.partial:
 		return Reuse{Request: req} // the answer is about the caller's copy, or part
@@ -69,7 +69,7 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	if conditional == nil {
 		return Reuse{Request: req}
 	}
-	x.validated = e
+	x.reuse.validated = e
 	return Reuse{Request: conditional}
 }
 
@@ -86,7 +86,7 @@ func (c *Cache) Refresh(x *Exchange, req *http.Request) *http.Request {
 	if conditional == nil {
 		return req
 	}
-	x.validated = e
+	x.reuse.validated = e
 	return conditional
 }
 
@@ -159,7 +159,7 @@ func (e *Entry) conditional(req *http.Request) *http.Request {
 
 // answer is e in answer to a request for which it is good: whole, a range of it, or that the caller's copy is as good.
 func (e *Entry) answer(x *Exchange, req *http.Request, wall time.Time) *http.Response {
-	resp := e.response(req, wall, Failure{collapsed: x.collapsed})
+	resp := e.response(req, wall, Failure{collapsed: x.reuse.collapsed})
 	if e.status != http.StatusOK {
 		return resp
 	}

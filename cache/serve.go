@@ -34,7 +34,7 @@ func (c *Cache) servable(x *Exchange, req *http.Request, w Window, wall time.Tim
 		return nil
 	}
 	now := wall.Sub(c.start)
-	if !w.allows(x.ask, e.control, e.ageAt(now), e.ttlAt(now)) {
+	if !w.allows(*x.ask, e.control, e.ageAt(now), e.ttlAt(now)) {
 		if now > e.useless {
 			c.retire(x, req, e)
 		}
@@ -51,7 +51,7 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 		return nil, false
 	}
 	if e := c.find(x, req); e != nil && !x.partial && !x.ask.noStore && !(x.conditional && e.outdates(req)) {
-		wall, ask := time.Now(), x.ask
+		wall, ask := time.Now(), *x.ask
 		now := wall.Sub(c.start)
 		ask.staleIfError = absent // nothing has failed
 		if ask.maxStale == absent {
@@ -68,8 +68,8 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
 	var best *Entry
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
-		if x.forwarded == "uri-miss" {
-			x.forwarded = "vary-miss"
+		if x.reuse != nil && x.reuse.forwarded == "uri-miss" {
+			x.reuse.forwarded = "vary-miss"
 		}
 		if e.matches(req) && (best == nil || e.date > best.date || e.date == best.date && e.sent > best.sent) {
 			best = e

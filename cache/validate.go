@@ -9,7 +9,10 @@ import (
 // good, it is brought up to date, stored, and returned to be handed to the caller (RFC 9111 section 4.3.3); else false: the answer
 // itself is the caller's, of which Received is told. req is the caller's request.
 func (c *Cache) Validated(x *Exchange, req *http.Request, resp *http.Response, w Window) (*http.Response, bool) {
-	e := x.validated
+	if x.reuse == nil {
+		return nil, false
+	}
+	e := x.reuse.validated
 	if e == nil || resp.StatusCode != http.StatusNotModified {
 		return nil, false
 	}

@@ -44,9 +44,9 @@ type call struct {
 	sent     int           // attempts that went out
 	last     *attempt      // of those
 	reuse    reuse
-	faulty   bool   // the request itself was at fault
 	outcome  string // if not told by the answer
 	race     *race  // the caller may not wait for it
+	faulty   bool   // the request itself was at fault
 	returned bool   // from the layers
 	ended    bool
 	first    attempt // saves an allocation
