@@ -33,8 +33,11 @@ type fallback struct {
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	p := h.policy.Fallback
-	rules := cache.Rules{Fresh: h.policy.Cache.Fresh, Shared: h.policy.Cache.Shared, LabelAll: h.policy.Cache.LabelAll, RefreshInterval: h.policy.Cache.RefreshInterval,
-		Partition: h.policy.Cache.Partition, KeyHeaders: h.policy.Cache.KeyHeaders}
+	of := h.policy.Cache
+	rules := cache.Rules{Fresh: of.Fresh, Shared: of.Shared, KeyHeaders: of.KeyHeaders, LabelAll: of.LabelAll, RefreshInterval: of.RefreshInterval}
+	if of.Partition != nil {
+		rules.Partition = h.t.partition(of.Partition)
+	}
 	if !p.Enabled() && !rules.Fresh {
 		return next
 	}
@@ -46,6 +49,19 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
 	}
 	return h.fallback
+}
+
+// partition is a function of the owner's, and what it means when it panics: that nobody
+// knows whose the request is.
+func (t *Transport) partition(of func(*http.Request) (string, bool)) func(*http.Request) (string, bool) {
+	return func(req *http.Request) (tenant string, ok bool) {
+		defer func() {
+			if t.survived("Cache.Partition", recover()) {
+				ok = false
+			}
+		}()
+		return of(req)
+	}
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -230,3 +230,33 @@ func TestObserverIsToldWhatComesFromTheStore(t *testing.T) {
 		}
 	})
 }
+
+func TestWhoseARequestIsDecidesItsOwner(t *testing.T) {
+	t.Parallel()
+	p := freshPolicy()
+	p.Cache.Partition = func(r *http.Request) (string, bool) {
+		switch who := r.Header.Get("X-Who"); who {
+		case "panics":
+			panic("planned")
+		case "":
+			return "", false
+		default:
+			return who, true
+		}
+	}
+	n := 0
+	tr := under(t, transport.Config{Default: p, Logger: quiet(), Base: rt(func(r *http.Request) (*http.Response, error) {
+		n++
+		return keepable(n, r)
+	})})
+	for i, test := range []struct{ who, want string }{
+		{"ann", "answer 1"}, {"ben", "answer 2"}, {"ann", "answer 1"}, {"", "answer 3"}, {"", "answer 4"}, {"panics", "answer 5"}, {"panics", "answer 6"}, {"ben", "answer 2"},
+	} {
+		req := get(t, "http://x.test/")
+		req.Header.Set("X-Who", test.who)
+		req.Header.Set("Authorization", fmt.Sprint(i)) // other each time, as signatures are
+		if text, err := fetch(tr.Client(), req); text != test.want || err != nil {
+			t.Errorf("%d, %q: %q, %v; want %q", i, test.who, text, err, test.want)
+		}
+	}
+}

@@ -304,6 +304,9 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set(hostHeader, nameOf(host))
 	h.Set("Cache-Control", "max-age=0")
+	if reuses(host) {
+		h.Set("Cache-Control", "max-age=1, stale-while-revalidate=2")
+	}
 	if s.noStore {
 		h.Set("Cache-Control", "no-store")
 	}

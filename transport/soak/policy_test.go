@@ -47,8 +47,17 @@ func policyOf(host int) policy.Policy {
 	if host%2 == 0 {
 		p.Fallback.MaxStale = time.Minute
 	}
+	if reuses(host) {
+		p.Cache.Fresh = true
+		if p.Fallback.MaxStale > 0 {
+			p.Fallback.After = 150 * time.Millisecond
+		}
+	}
 	return p
 }
+
+// reuses reports whether the answers of a host are reused.
+func reuses(host int) bool { return host%5 == 0 }
 
 const degradedHeader = "Soak-Degraded"
 

@@ -251,6 +251,9 @@ func (r *run) settle() {
 			h := &r.books.hosts[host]
 			h.mu.Lock()
 			told, logged := slices.Clone(h.told), slices.Clone(h.logged)
+			if r.books.lossy.Load() {
+				told = nil
+			}
 			h.mu.Unlock()
 			if len(told)+len(logged) > 0 {
 				return fmt.Sprintf("%s: only told of %v, only logged %v", nameOf(host), told, logged)
