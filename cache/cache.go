@@ -208,14 +208,14 @@ func (c *Cache) chunk() *chunk {
 	return new(chunk)
 }
 
-// partitionsOf is what partition says of a call's request.
-func (c *Cache) partitionsOf(x *Exchange, req *http.Request) (p, whose Partition) {
+// whose is the partition of a call's request, and whose it is.
+func (c *Cache) whose(x *Exchange, req *http.Request) (p, whose Partition) {
 	r := x.reuse
 	if r == nil {
-		return c.partition(req, "")
+		return c.partition(req, "", true)
 	}
 	if !r.known {
-		r.partition, r.whose = c.partition(req, r.tenant)
+		r.partition, r.whose = c.partition(req, r.tenant, true)
 		r.known = true
 	}
 	return r.partition, r.whose
@@ -223,7 +223,11 @@ func (c *Cache) partitionsOf(x *Exchange, req *http.Request) (p, whose Partition
 
 // partitionOf is the partition of a call's request.
 func (c *Cache) partitionOf(x *Exchange, req *http.Request) Partition {
-	p, _ := c.partitionsOf(x, req)
+	if x.reuse != nil {
+		p, _ := c.whose(x, req)
+		return p
+	}
+	p, _ := c.partition(req, "", false)
 	return p
 }
 

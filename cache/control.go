@@ -105,7 +105,6 @@ func (c *Cache) says(h http.Header) (control, []string) {
 		return says, omit
 	}
 	says.forOthers = says.public || says.mustRevalidate || says.sMaxAge != absent
-	says.noStore = says.noStore || says.private
 	says.mustRevalidate = says.mustRevalidate || says.proxyRevalidate || says.sMaxAge != absent // RFC 9111 section 5.2.2.10
 	if says.sMaxAge != absent {
 		says.maxAge = says.sMaxAge

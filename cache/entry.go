@@ -91,7 +91,7 @@ func (e *Entry) newer(old *Entry) bool {
 // matches reports whether e answers a request of its URI and partition (RFC 9111 section 4.1).
 func (e *Entry) matches(req *http.Request) bool {
 	for _, s := range e.selectors {
-		if !s.selects(req.Header) {
+		if !s.selects(e.owner, req.Header) {
 			return false
 		}
 	}
@@ -135,7 +135,7 @@ func (e *Entry) revokedBy(resp *http.Response, wall time.Time) bool {
 	says, omit := e.owner.says(resp.Header)
 	left, timed := lifetime(resp.Header, says, wall)
 	switch {
-	case says.noCache, says.noStore && !says.mustUnderstand, says.mustRevalidate && !was.mustRevalidate:
+	case says.noCache, says.noStore && !says.mustUnderstand, e.owner.rules.Shared && says.private, says.mustRevalidate && !was.mustRevalidate:
 		return true
 	case says.staleIfError != absent && says.staleIfError < was.staleIfError, says.staleIfError == 0 && was.staleIfError == absent:
 		return true
@@ -206,7 +206,7 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 	var selected [4]string
 	values := selected[:0]
 	for _, name := range vary {
-		value := normal(name, req.Header[name])
+		value := e.owner.selector(name, req.Header[name])
 		values = append(values, value)
 		size += len(name) + len(value)
 	}

@@ -7,7 +7,7 @@ import (
 
 const (
 	epochStripes = 1024
-	epochWrites  = 8 // that a stripe remembers: four writes, each of which ends an epoch when it is sent and when it is answered
+	epochWrites  = 16 // that a stripe remembers, less one that is being made: seven writes, each of which ends an epoch twice
 )
 
 // epoch counts the writes to the URIs of one stripe, and remembers which URIs the last ones were to: an answer asked for before a
@@ -27,14 +27,14 @@ func (e *epoch) end(k Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.writes.Load() + 1
-	e.last[n%epochWrites].Store(k.tag()) // first: who sees the write sees its tag, or a later one and then that write too
+	e.last[n%epochWrites].Store(k.tag()) // first: who sees the write sees its tag
 	e.writes.Store(n)
 }
 
 // over reports whether k may have been written to since.
 func (e *epoch) over(k Key, since uint64) bool {
 	is := e.writes.Load()
-	if is-since > epochWrites {
+	if is-since >= epochWrites {
 		return true
 	}
 	for n := is; n > since; n-- {
@@ -42,7 +42,7 @@ func (e *epoch) over(k Key, since uint64) bool {
 			return true
 		}
 	}
-	return e.writes.Load()-since > epochWrites // a tag may have been another's by the time it was looked at
+	return e.writes.Load()-since >= epochWrites // a tag may have been another's by the time it was looked at
 }
 
 // tag tells most URIs of a stripe apart.

@@ -24,10 +24,7 @@ func (w Window) granted(ask, stored control) time.Duration {
 	if stored.mustRevalidate || stored.noCache || stored.staleIfError == 0 || ask.staleIfError == 0 {
 		return 0
 	}
-	limit := w.StaleLimit
-	if limit == 0 {
-		limit = defaultStaleLimit
-	}
+	limit := w.limit()
 	grant := w.MaxStale
 	switch {
 	case ask.staleIfError != absent:
@@ -38,6 +35,14 @@ func (w Window) granted(ask, stored control) time.Duration {
 		grant = stored.staleIfError
 	}
 	return clamp(min(grant, limit))
+}
+
+// limit is StaleLimit, or its default.
+func (w Window) limit() time.Duration {
+	if w.StaleLimit == 0 {
+		return defaultStaleLimit
+	}
+	return w.StaleLimit
 }
 
 // allows reports whether an answer of this age, with ttl of its lifetime left, may stand in for a failed one.

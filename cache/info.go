@@ -16,7 +16,7 @@ type Info struct {
 	// passed on alone from the zero one.
 	FromCache bool
 	// Stale is true once the answer is older than the lifetime its origin gave it (RFC 9111 section 4.2).
-	// One without a lifetime is stale from the start.
+	// One without a lifetime is stale from the start, but not to the caller for whom the origin has just confirmed it.
 	Stale bool
 	// AsOf is when the origin made or last confirmed the answer, by the local clock: the same for
 	// every answer from one stored copy.
@@ -26,7 +26,7 @@ type Info struct {
 	// TTL is the lifetime that is left; negative when stale.
 	TTL time.Duration
 	// Cause is the failure that the answer stands in for. It is masked, not mended: log it. Nil if there was
-	// none (only-if-cached).
+	// none: a fresh answer, one that was validated or is refreshed in the background, or only-if-cached.
 	Cause error
 }
 
@@ -94,7 +94,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 	age, ttl := e.ageAt(now), e.ttlAt(now)
 	b := &body{info: Info{
 		FromCache: true,
-		Stale:     ttl <= 0,
+		Stale:     ttl <= 0 && !why.validated,
 		AsOf:      e.owner.start.Add(e.received - e.age).Round(0), // the same for every answer from e
 		Age:       age,
 		TTL:       ttl,

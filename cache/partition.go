@@ -15,42 +15,75 @@ import (
 type Partition [16]byte
 
 // partition returns the partition of a request: HMAC-SHA-256 over the identifying fields and the userinfo, cut to 16
-// bytes; and whose the request is, which is the same over the tenant or the credentials alone. The hash is paid for only by
-// requests that have any.
-func (c *Cache) partition(req *http.Request, tenant string) (p, whose Partition) {
+// bytes; and, for who wants to know, whose the request is, which is the same over the tenant or the credentials alone. The
+// hash is paid for only by requests that have any.
+func (c *Cache) partition(req *http.Request, tenant string, wantWhose bool) (p, whose Partition) {
 	var room [16]string
 	names := room[:0]
-	credentials := 0
 	for name, values := range req.Header {
 		if len(values) > 0 && (c.identifies(name) || name == baggage && !c.rules.Fresh && !ofTrace(values)) {
 			names = append(names, name)
-			if c.personal() && credential(name) {
-				credentials++
-			}
 		}
 	}
 	user := req.URL.User
 	if !c.personal() {
 		user = nil
 	}
-	slices.Sort(names)
-	p = c.mac(tenant, names, req.Header, user)
-	if credentials == len(names) {
+	if len(names) == 0 && user == nil && tenant == "" {
 		return p, p
 	}
-	names = slices.DeleteFunc(names, func(name string) bool { return !c.personal() || !credential(name) })
-	return p, c.mac(tenant, names, req.Header, user)
+	slices.Sort(names)
+	credentials := 0 // which come first
+	if c.personal() {
+		slices.SortStableFunc(names, func(a, b string) int {
+			switch x, y := credential(a), credential(b); {
+			case x == y:
+				return 0
+			case x:
+				return -1
+			}
+			return 1
+		})
+		for credentials < len(names) && credential(names[credentials]) {
+			credentials++
+		}
+	}
+	mac := hmac.New(sha256.New, c.secret[:])
+	if text := who(tenant, names[:credentials], req.Header, user); len(text) > 0 {
+		mac.Write(text)
+		clear(text)
+		if credentials == len(names) || wantWhose {
+			copy(whose[:], mac.Sum(nil))
+		}
+	}
+	if credentials == len(names) {
+		return whose, whose
+	}
+	text := appendFields(make([]byte, 0, 1<<10), names[credentials:], req.Header)
+	mac.Write(text)
+	clear(text)
+	copy(p[:], mac.Sum(nil))
+	return p, whose
 }
 
-// mac is a keyed hash of all that is given; the zero Partition for nothing.
-func (c *Cache) mac(tenant string, names []string, h http.Header, user *url.Userinfo) (p Partition) {
+// who is what says whose a request is, nothing for nobody's.
+func who(tenant string, names []string, h http.Header, user *url.Userinfo) []byte {
 	if len(names) == 0 && user == nil && tenant == "" {
-		return p
+		return nil
 	}
 	text := make([]byte, 0, 1<<10)
 	if tenant != "" {
 		text = appendPart(append(text, 't'), tenant)
 	}
+	text = appendFields(text, names, h)
+	if user != nil {
+		text = appendPart(text, "")
+		text = appendPart(text, user.String())
+	}
+	return text
+}
+
+func appendFields(text []byte, names []string, h http.Header) []byte {
 	for _, name := range names {
 		text = appendPart(text, name)
 		text = binary.AppendUvarint(text, uint64(len(h[name])))
@@ -58,9 +91,13 @@ func (c *Cache) mac(tenant string, names []string, h http.Header, user *url.User
 			text = appendPart(text, value)
 		}
 	}
-	if user != nil {
-		text = appendPart(text, "")
-		text = appendPart(text, user.String())
+	return text
+}
+
+// mac is a keyed hash; the zero Partition for nothing.
+func (c *Cache) mac(text []byte) (p Partition) {
+	if len(text) == 0 {
+		return p
 	}
 	mac := hmac.New(sha256.New, c.secret[:])
 	mac.Write(text)
@@ -80,11 +117,17 @@ func (c *Cache) identifies(name string) bool {
 	return c.personal() && credential(name) || slices.Contains(c.rules.KeyHeaders, name)
 }
 
-// credential reports whether a request field says who is asking, where answers are reused as their origin allows.
+// credential reports whether a request field says who is asking, where answers are reused as their origin allows: the well-known
+// ones (Authorization, Proxy-Authorization, Cookie, X-Api-Key, Api-Key, X-Auth-Token), and all that are named like them.
 func credential(name string) bool {
 	switch name {
-	case "Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token":
+	case "Authorization", "Cookie", "X-Api-Key": // the usual ones
 		return true
+	}
+	for _, end := range [...]string{"Authorization", "-Token", "-Key", "-Secret", "-Session", "-Assertion", "-Jwt", "Apikey"} {
+		if strings.HasSuffix(name, end) {
+			return true
+		}
 	}
 	return false
 }

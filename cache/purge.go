@@ -49,12 +49,11 @@ func redacted(u *url.URL) string {
 // PurgePartition removes everything stored for a tenant, as Rules.Partition has named it, and returns how many answers
 // that were. Answers that are under way anywhere are not stored either.
 func (c *Cache) PurgePartition(tenant string) int {
-	whose := c.mac(tenant, nil, nil, nil)
+	whose := c.mac(who(tenant, nil, nil, nil))
 	return c.purge(func(e *Entry) bool { return e.whose == whose && e.owner.rules.Partition != nil })
 }
 
-// PurgeCaller removes everything stored for whoever shows the credentials of req (Authorization, Proxy-Authorization, Cookie,
-// X-Api-Key, Api-Key, X-Auth-Token, userinfo), on every host, but for answers that have a tenant; and returns how many answers that were.
+// PurgeCaller removes everything stored for whoever shows the credentials of req (see the package documentation), on every host, but for answers that have a tenant; and returns how many answers that were.
 // Answers that are under way anywhere are not stored either. Without credentials it is about all who show none.
 func (c *Cache) PurgeCaller(req *http.Request) int {
 	if req.URL == nil {
@@ -62,7 +61,7 @@ func (c *Cache) PurgeCaller(req *http.Request) int {
 		r.URL = &url.URL{}
 		req = &r
 	}
-	_, whose := (&Cache{core: c.core}).partition(req, "")
+	_, whose := (&Cache{core: c.core}).partition(req, "", true)
 	return c.purge(func(e *Entry) bool { return e.whose == whose && e.owner.rules.Partition == nil })
 }
 

@@ -46,8 +46,8 @@ func (e *Entry) sameAs(ifRange []string) bool {
 	if strings.HasPrefix(v, `"`) {
 		return v == e.value("Etag")
 	}
-	modified := e.value("Last-Modified")
-	return modified != "" && v == modified
+	modified, err := http.ParseTime(e.value("Last-Modified"))
+	return err == nil && v == e.value("Last-Modified") && modified.Unix() < e.date // else it is weak: RFC 9110 section 8.8.2.2
 }
 
 // oneRange reads a Range of bytes (RFC 9110 section 14.1.2) of something of this size: from the first to the last, which is

@@ -74,7 +74,7 @@ func (c *Cache) recent(x *Exchange, req *http.Request, resp *http.Response) bool
 	}
 	wall := time.Now()
 	now := wall.Sub(c.start)
-	return now-e.received < c.rules.RefreshInterval && (e.ttlAt(now) > 0 || e.lifetime == 0) && !e.revokedBy(resp, wall)
+	return now-e.received < c.rules.RefreshInterval && e.value("Etag") == resp.Header.Get("Etag") && e.value("Last-Modified") == resp.Header.Get("Last-Modified") && (e.ttlAt(now) > 0 || e.lifetime == 0) && !e.revokedBy(resp, wall)
 }
 
 // supersedes reports whether a status answers for the resource, so that an older answer is over.
@@ -142,7 +142,9 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		age:          initialAge(resp.Header, date, wall, now-x.sent),
 	}
 	e.lifetime, _ = lifetime(resp.Header, says, date)
-	if c.rules.Fresh {
+	if c.rules.Fresh && resp.StatusCode >= 500 {
+		window, e.control.mustRevalidate = 0, true // a failure is nothing to fall back to
+	} else if c.rules.Fresh {
 		if !timed && !says.noCache && heuristic(resp.StatusCode, says) {
 			e.lifetime, e.timed = guess(resp.Header, date)
 		}
@@ -158,7 +160,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !e.describe(req, resp, omit, vary, wall) {
 		return nil
 	}
-	e.partition, e.whose = c.partitionsOf(x, req)
+	e.partition, e.whose = c.whose(x, req)
 	return e
 }
 
@@ -178,7 +180,7 @@ func (c *Cache) storable(status int, says control, timed bool) bool {
 
 // shareable reports whether an answer is for others than who has asked for it.
 func shareable(req *http.Request, resp *http.Response, says control) bool {
-	if len(resp.Header["Set-Cookie"]) > 0 && !says.public {
+	if says.private || len(resp.Header["Set-Cookie"]) > 0 && !says.public {
 		return false
 	}
 	return says.forOthers || !personal(req)
@@ -309,14 +311,3 @@ func sameOrigin(u *url.URL, req *http.Request) bool {
 	host := authority(u.Scheme, u.Host)
 	return host == authority(u.Scheme, req.URL.Host) || req.Host != "" && host == authority(u.Scheme, req.Host)
 }
-
-// Serve answers from the store after a failure, if the origin or w allow it and nothing forbids it: a fresh answer, or
-// one not staler than the first that was given of the request's stale-if-error, its max-stale, the response's
-// stale-if-error and w.MaxStale, in any case w.StaleLimit. It never blocks.
-//
-// It returns false for a caller who has gone, for requests for a part (Range, If-Range) or with a
-// precondition (If-Match, If-Unmodified-Since), and for a no-cache or max-age=0 without stale-if-error or max-stale. A
-// caller with If-None-Match or If-Modified-Since has a copy of its own: it gets the whole stored answer, never an
-// invented 304, and only if that is not older than its copy: it has the named ETag, or a Last-Modified not
-// before the named date.
-//

@@ -10,6 +10,9 @@ type Reuse struct {
 	// Response is the answer to the caller; nil if the request is to be sent.
 	Response *http.Response
 
+	// Stored reports whether the Response is a stored answer that may be asked for again.
+	Stored bool
+
 	// Refresh reports whether the Response is stale, and its origin allows it to be served while it is asked again
 	// (RFC 5861 section 3): a request is to be sent in the background, for which Begin and Refresh are called.
 	Refresh bool
@@ -20,11 +23,11 @@ type Reuse struct {
 }
 
 // Reuse answers a request from the store where RFC 9111 allows that, or says what to send. Ask it between Begin and sending. It
-// never blocks. Without Rules.Fresh it only heeds only-if-cached.
+// never blocks. Without Rules.Fresh it only heeds only-if-cached. w.StaleLimit bounds what is served stale.
 //
 // A range is cut from a complete answer, HEAD is answered from the answer to GET, and a caller whose own copy is still good
 // gets a 304.
-func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
+func (c *Cache) Reuse(x *Exchange, req *http.Request, w Window) Reuse {
 	if !c.rules.Fresh {
 		if resp, ok := c.OnlyIfCached(x, req); ok {
 			return Reuse{Response: resp}
@@ -50,8 +53,11 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 	now := wall.Sub(c.start)
 	age, ttl := e.ageAt(now), e.ttlAt(now)
 	switch {
+	case -ttl > w.limit():
 	case usable(*x.ask, e.control, age, ttl):
-		return Reuse{Response: e.answer(x, req, wall)}
+		return Reuse{Response: e.answer(x, req, wall), Stored: !x.ask.onlyIfCached}
+	}
+	switch {
 	case x.ask.onlyIfCached:
 		return c.miss(x, req)
 	case ttl > 0 && !e.control.noCache:
@@ -60,8 +66,8 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request) Reuse {
 		x.reuse.forwarded = "stale"
 	}
 	switch {
-	case whileRevalidating(*x.ask, e.control, ttl):
-		return Reuse{Response: e.answer(x, req, wall), Refresh: true}
+	case -ttl <= w.limit() && whileRevalidating(*x.ask, e.control, ttl):
+		return Reuse{Response: e.answer(x, req, wall), Stored: true, Refresh: true}
 	case x.conditional || x.partial:
 		return Reuse{Request: req} // the answer is about the caller's copy, or part
 	}

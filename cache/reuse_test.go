@@ -20,7 +20,7 @@ func newFresh(t testing.TB) client {
 // ask is what becomes of a request, whose origin would answer with resp; sent is what was sent, nil if nothing was.
 func (c client) ask(req *http.Request, resp *http.Response) (got *http.Response, sent *http.Request) {
 	x := c.Begin(req)
-	reuse := c.Reuse(&x, req)
+	reuse := c.Reuse(&x, req, cache.Window{})
 	if reuse.Response != nil {
 		return reuse.Response, nil
 	}
@@ -178,7 +178,7 @@ func TestStaleAnswersMayBeServedWhileTheyAreRefreshed(t *testing.T) {
 		c.ask(get(), answer(200, "stored", "Cache-Control", "max-age=10, stale-while-revalidate=20", "Etag", `"1"`))
 		time.Sleep(30 * time.Second)
 		x := c.Begin(get())
-		reuse := c.Reuse(&x, get())
+		reuse := c.Reuse(&x, get(), cache.Window{})
 		if reuse.Response == nil || !reuse.Refresh || text(t, reuse.Response) != "stored" {
 			t.Fatalf("%+v", reuse)
 		}

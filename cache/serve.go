@@ -5,6 +5,16 @@ import (
 	"time"
 )
 
+// Serve answers from the store after a failure, if the origin or w allow it and nothing forbids it: a fresh answer, or
+// one not staler than the first that was given of the request's stale-if-error, its max-stale, the response's
+// stale-if-error and w.MaxStale, in any case w.StaleLimit. It never blocks.
+//
+// It returns false for a caller who has gone, for requests for a part (Range, If-Range) or with a
+// precondition (If-Match, If-Unmodified-Since), and for a no-cache or max-age=0 without stale-if-error or max-stale. A
+// caller with If-None-Match or If-Modified-Since has a copy of its own: it gets the whole stored answer, never an
+// invented 304, and only if that is not older than its copy: it has the named ETag, or a Last-Modified not
+// before the named date.
+//
 // It finds nothing for a request with a field that is new in every call and that this package does not know to be harmless: the
 // package documentation says which are.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {

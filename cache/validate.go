@@ -65,6 +65,9 @@ func ofBody(name string) bool {
 
 // confirm brings up to date what an answer without a body confirms: a 304 to the caller's own condition, or a 200 to HEAD.
 func (c *Cache) confirm(x *Exchange, req *http.Request, resp *http.Response, w Window) {
+	if x.ask.noStore {
+		return
+	}
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent > x.sent || !e.matches(req) {
 			continue
@@ -74,7 +77,7 @@ func (c *Cache) confirm(x *Exchange, req *http.Request, resp *http.Response, w W
 			c.store.Delete(e)
 			continue
 		}
-		if resp.StatusCode == http.StatusNotModified && !e.validates(resp) {
+		if resp.StatusCode == http.StatusNotModified && !e.validatedBy(req, resp) {
 			continue
 		}
 		if up, stored := c.freshened(x, req, e, resp.Header, w); stored {
@@ -85,13 +88,14 @@ func (c *Cache) confirm(x *Exchange, req *http.Request, resp *http.Response, w W
 	}
 }
 
-// validates reports whether a 304 is about e: it has the validators of e, or none (RFC 9111 section 4.3.4).
-func (e *Entry) validates(resp *http.Response) bool {
+// validatedBy reports whether a 304 to a caller's own condition is about e: it has the validators of e, or none, and e has none
+// either (RFC 9111 section 4.3.4) or is what the caller has a copy of.
+func (e *Entry) validatedBy(req *http.Request, resp *http.Response) bool {
 	if etag := resp.Header.Get("Etag"); etag != "" {
 		return etag == e.value("Etag")
 	}
 	if modified := resp.Header.Get("Last-Modified"); modified != "" {
 		return modified == e.value("Last-Modified")
 	}
-	return true
+	return e.value("Etag") == "" && e.value("Last-Modified") == "" || !e.outdates(req)
 }

@@ -45,13 +45,23 @@ func (c *Cache) varyNames(lines []string) ([]string, bool) {
 	return names, true
 }
 
+// selector is the value of a request field as an entry keeps it: in normal form, and a keyed hash where that is a secret.
+func (c *Cache) selector(name string, values []string) string {
+	value := normal(name, values)
+	if value == missing || !credential(name) {
+		return value
+	}
+	p := c.mac([]byte(value))
+	return string(p[:])
+}
+
 // selects reports whether a request has the value of a selector.
-func (f field) selects(h http.Header) bool {
+func (f field) selects(c *Cache, h http.Header) bool {
 	values := h[f.name]
 	if len(values) == 1 && values[0] == f.value && f.value != missing {
 		return true
 	}
-	return normal(f.name, values) == f.value
+	return c.selector(f.name, values) == f.value
 }
 
 // selectable lists the fields of a request that a selector may be about. The header itself is the caller's again before the body
@@ -72,7 +82,7 @@ func (e *Entry) answers(asked []field) bool {
 		value := missing
 		for _, f := range asked {
 			if f.name == s.name {
-				value = normal(f.name, []string{f.value})
+				value = e.owner.selector(f.name, []string{f.value})
 			}
 		}
 		if value != s.value {

@@ -96,6 +96,9 @@ func (a *attempt) next(timedOut bool) *attempt {
 // request is req as this attempt sends it: a copy that carries the attempt.
 func (a *attempt) request(req *http.Request) *http.Request {
 	req = req.WithContext(a)
+	if asks := a.call.reuse.header; asks != nil {
+		req.Header = asks
+	}
 	if req.Header == nil {
 		req.Header = http.Header{}
 	}

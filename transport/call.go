@@ -16,7 +16,7 @@ type Call struct {
 	SlowCall   time.Duration  // instead of Breaker.SlowCall
 	Streaming  bool           // as Policy.Streaming
 	Idempotent bool           // the request may be sent twice, whatever its method
-	NoStale    bool           // a stored answer is of no use to this call
+	NoStale    bool           // a stored answer is of no use to this call, fresh or stale
 }
 
 type callKey struct{}
@@ -65,13 +65,14 @@ func callOf(ctx context.Context) *Call {
 // observer and a redirect chain want the whole way.
 func (h *host) do(req *http.Request) (*http.Response, error) {
 	r := raceOf(req, h.policy.Fallback)
-	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && r == nil {
+	behind := r != nil || h.policy.Cache.Fresh && refreshing(req) // it is no call of a caller's
+	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && !behind {
 		if refusal := h.breaker.refusal(0); refusal != nil {
 			return h.refused(req, refusal)
 		}
 	}
 	var early reuse
-	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && r == nil {
+	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && !behind {
 		if early = f.begin(req, nil); early.stored != nil {
 			h.counts.calls.Add(1)
 			f.reused(&early)
@@ -79,7 +80,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 			return early.stored, nil
 		}
 	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early, race: r, ended: r != nil}
+	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early, race: r, ended: behind}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
 		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))
@@ -87,10 +88,10 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 			c.slowCall = min(c.opts.SlowCall, forever)
 		}
 	}
-	if r == nil {
+	if !behind {
 		h.counts.calls.Add(1)
 	}
-	if h.t.observer != nil && r == nil {
+	if h.t.observer != nil && !behind {
 		c.ctx = h.t.started(c.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(), Request: req}, req)
 	}
 	defer c.abandoned()

@@ -82,7 +82,7 @@ func (fl *flight) end(how cache.Settlement, now time.Duration) {
 // flight that it leads, if it goes first; or why its waiting has ended, if that is its
 // caller or Timeout.Total. It may have an answer then.
 func (f *fallback) collapse(c *call) (*flight, error) {
-	for c.reuse.stored == nil {
+	for c.reuse.stored == nil && !c.opts.NoStale {
 		what, ok := f.cache.Flight(&c.reuse.exchange, named(c.req))
 		if !ok {
 			return nil, nil
@@ -106,10 +106,22 @@ func (f *fallback) collapse(c *call) (*flight, error) {
 	return nil, nil
 }
 
+// patience is how long a call waits for another's answer before it goes out itself: no
+// longer than it would take to be slow, or to fail, so that a host that hangs is noticed.
+func (c *call) patience() time.Duration {
+	d := aloneTime
+	for _, limit := range [...]time.Duration{c.slowCall, c.timeout.Read, c.timeout.Attempt} {
+		if limit > 0 {
+			d = min(d, limit)
+		}
+	}
+	return d
+}
+
 // follow waits for a flight, and reports whether another is to go in its place.
 func (c *call) follow(fl *flight) (again bool, err error) {
-	left := c.leftOfTotal(c.h.t.now())
-	timer := time.NewTimer(max(min(left, forever/2), 0))
+	patience, left := c.patience(), c.leftOfTotal(c.h.t.now())
+	timer := time.NewTimer(max(min(left, patience), 0))
 	defer timer.Stop()
 	headed := fl.headed
 	var slow <-chan time.Time
@@ -128,6 +140,9 @@ func (c *call) follow(fl *flight) (again bool, err error) {
 		case <-c.req.Cancel:
 			return false, c.gone()
 		case <-timer.C:
+			if left > patience {
+				return false, nil
+			}
 			e := c.totalTimeout("total")
 			c.timedOut(e, c.sent, false)
 			return false, e

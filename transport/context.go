@@ -35,7 +35,8 @@ func (a *attempt) Value(key any) any {
 	if key == (attemptKey{}) {
 		return a
 	}
-	if key == traceKey {
+	switch key {
+	case traceKey, raceKey{}, refreshingKey{}: // the marks are of this call, not of what its base may ask others
 		return nil
 	}
 	a.mu.Lock()

@@ -87,7 +87,10 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer f.lands(c, &leads)
 	var resp *http.Response
 	if err == nil {
-		resp, err = f.send(req, c.reuse.header)
+		if c.reuse.header != nil {
+			req.Header = c.reuse.header
+		}
+		resp, err = f.next.RoundTrip(req)
 	}
 	if err == nil && !f.policy.Status(resp.StatusCode) {
 		if !f.stores {
@@ -189,13 +192,16 @@ func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 	if waited != nil {
 		waited.Collapsed(&u.exchange)
 	}
-	from := f.cache.Reuse(&u.exchange, asked)
+	if f.fresh && callOf(req.Context()).NoStale {
+		return u
+	}
+	from := f.cache.Reuse(&u.exchange, asked, f.window)
 	if from.Response == nil || f.policy.Shadow && !f.fresh {
 		u.header = changed(asked, from.Request)
 		return u
 	}
 	from.Response.Request = req
-	if from.Refresh && !f.h.breaker.refuses() || f.fresh && f.h.breaker.probing() { // which hits alone would never close
+	if from.Refresh && !f.h.breaker.refuses() || f.fresh && from.Stored && f.h.breaker.probing() { // which hits alone would never close
 		f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req))
 	}
 	u.stored, u.waited = from.Response, waited != nil
@@ -237,13 +243,13 @@ func (f *fallback) spare(c *call) *http.Response {
 		return nil
 	}
 	refusal := f.h.breaker.refuse(HalfOpen, 0, 0)
-	return f.serve(c, refusal, "breaker-open", func() bool { return f.h.t.refreshes.begin(f.h, c.req, f.refreshOf(&c.reuse, c.req)) })
+	return f.serve(c, refusal, "breaker-open", false, func() bool { return f.h.t.refreshes.begin(f.h, c.req, f.refreshOf(&c.reuse, c.req)) })
 }
 
 // serve is a stored answer in place of one that is not waited for, if there is one, and
 // may is true then.
-func (f *fallback) serve(c *call, why *Error, reason string, may func() bool) *http.Response {
-	cause := cache.Failure{Err: why, Detail: reason, Forwarded: c.sent > 0}
+func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func() bool) *http.Response {
+	cause := cache.Failure{Err: why, Detail: reason, Forwarded: sent}
 	stored, ok := f.cache.Serve(&c.reuse.exchange, named(c.req), cause, f.window)
 	if !ok {
 		return nil
@@ -278,24 +284,6 @@ func changed(asked, send *http.Request) http.Header {
 		return nil
 	}
 	return send.Header
-}
-
-// send sends the call on, with another header than its caller's if need be, who is not to see it.
-func (f *fallback) send(req *http.Request, header http.Header) (*http.Response, error) {
-	if header == nil {
-		return f.next.RoundTrip(req)
-	}
-	c := attemptOf(req).call
-	caller := c.req
-	conditional := *caller
-	conditional.Header = header
-	c.req, req.Header = &conditional, header
-	resp, err := f.next.RoundTrip(req)
-	c.req = caller
-	if resp != nil {
-		resp.Request = caller
-	}
-	return resp, err
 }
 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip

@@ -41,22 +41,6 @@ func raceOf(req *http.Request, p policy.Fallback) *race {
 	return r
 }
 
-// raceContext is the caller's, which it outlives; his hooks do not run after his call.
-type raceContext struct {
-	context.Context
-	race *race
-}
-
-func (c raceContext) Value(key any) any {
-	switch key {
-	case traceKey:
-		return nil
-	case raceKey{}:
-		return c.race
-	}
-	return c.Context.Value(key)
-}
-
 // hurries reports whether a call is to have the stored answer where the origin is slow,
 // and there is one.
 func (f *fallback) hurries(c *call) bool {
@@ -68,12 +52,12 @@ func (f *fallback) hurries(c *call) bool {
 func (f *fallback) hurry(c *call) (*http.Response, error) {
 	refreshes, k := &f.h.t.refreshes, f.refreshOf(&c.reuse, c.req)
 	if refreshes.runs(k) { // for longer than that, or it is one that nobody waits for
-		if stored := f.unanswered(c, func() bool { return true }); stored != nil {
+		if stored := f.unanswered(c, false, func() bool { return true }); stored != nil {
 			return stored, nil
 		}
 	}
 	r := &race{brought: make(chan struct{}), left: make(chan struct{})}
-	ctx, cancelWith := context.WithCancelCause(raceContext{context.WithoutCancel(c.ctx), r})
+	ctx, cancelWith := context.WithCancelCause(behind{context.WithoutCancel(c.ctx), raceKey{}, r})
 	cancel := func() { cancelWith(nil) }
 	follows := context.AfterFunc(c.ctx, func() { cancelWith(context.Cause(c.ctx)) })
 	go r.run(f.h.t, c.req.Clone(ctx))
@@ -84,7 +68,7 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 		return r.hand(c, follows)
 	case <-c.ctx.Done():
 	case <-timer.C:
-		stored := f.unanswered(c, func() bool { return refreshes.adopt(k, r, cancel) })
+		stored := f.unanswered(c, true, func() bool { return refreshes.adopt(f.h, k, r, cancel) })
 		if stored != nil {
 			f.h.counts.refreshes.Add(1)
 			follows()
@@ -97,9 +81,9 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 }
 
 // unanswered is the stored answer for a call that does not wait any more.
-func (f *fallback) unanswered(c *call, may func() bool) *http.Response {
-	why := &Error{Host: f.h.name, Layer: LayerFallback, Err: fmt.Errorf("no answer within %v (Fallback.After); the request goes on in the background", f.policy.After)}
-	return f.serve(c, why, "timeout", may)
+func (f *fallback) unanswered(c *call, sent bool, may func() bool) *http.Response {
+	why := &Error{Host: f.h.name, Layer: LayerFallback, Limit: f.policy.After, Knob: "Fallback.After", Err: fmt.Errorf("no answer within %v (Fallback.After); the request goes on in the background", f.policy.After)}
+	return f.serve(c, why, "timeout", sent, may)
 }
 
 // run makes the call, and hands its answer to whoever waits for it, or else reads it off.

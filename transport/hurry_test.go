@@ -189,7 +189,7 @@ func TestACallThatMayBeLeftBehindIsACallLikeOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.DeadlineExceeded) || time.Since(time.Now()) > 0 {
+		if _, err := io.ReadAll(resp.Body); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a body whose caller left: %v", err)
 		}
 		_ = resp.Body.Close()
@@ -295,7 +295,7 @@ func TestNoCallerIsTheProbeWhereThereIsSomethingStored(t *testing.T) {
 	}
 }
 
-// Refreshes that hang, of whatever host, keep no breaker from being probed.
+// Refreshes that hang keep no breaker from being probed.
 func TestACallerIsTheProbeWhereNoRefreshCanBe(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,7 +304,7 @@ func TestACallerIsTheProbeWhereNoRefreshCanBe(t *testing.T) {
 		p.Timeout = policy.Timeout{}
 		p.Breaker = policy.Breaker{ConsecutiveFailures: 1, OpenFor: 5 * time.Second, HalfOpenProbes: 1}
 		tr := under(t, transport.Config{Base: rt(func(r *http.Request) (*http.Response, error) {
-			if r.URL.Host == "hangs.test" && hangs {
+			if strings.HasPrefix(r.URL.Path, "/hangs") && hangs {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}
@@ -318,7 +318,7 @@ func TestACallerIsTheProbeWhereNoRefreshCanBe(t *testing.T) {
 		}), Default: p})
 		others := func() {
 			for i := range 20 {
-				_, _ = fetch(tr.Client(), get(t, "http://hangs.test/"+string(rune('a'+i))))
+				_, _ = fetch(tr.Client(), get(t, "http://x.test/hangs/"+string(rune('a'+i))))
 			}
 		}
 		others()
@@ -336,8 +336,8 @@ func TestACallerIsTheProbeWhereNoRefreshCanBe(t *testing.T) {
 		if text, err := fetch(tr.Client(), req); text != "answer 22" || err != nil {
 			t.Errorf("%q, %v: want the probe's", text, err)
 		}
-		if s := tr.Snapshot(); s[1].State != transport.Closed {
-			t.Errorf("%v", s[1].State)
+		if s := tr.Snapshot()[0]; s.State != transport.Closed {
+			t.Errorf("%v", s.State)
 		}
 		_ = tr.Close()
 	})

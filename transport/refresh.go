@@ -10,10 +10,11 @@ import (
 	"github.com/watertight-go/watertight/cache"
 )
 
-// mostRefreshes is how many requests refresh stored answers in the background at once.
+// mostRefreshes is how many requests refresh stored answers of one host in the background
+// at once.
 const mostRefreshes = 16
 
-// refreshTime is how long one may take where no limit of its host's says so.
+// refreshTime is how long one may take, whatever the limits of its host.
 const refreshTime = 30 * time.Second
 
 // refreshes are requests in the background that bring stored answers up to date, one
@@ -21,6 +22,7 @@ const refreshTime = 30 * time.Second
 type refreshes struct {
 	mu      sync.Mutex // guards what follows
 	running map[refreshKey]bool
+	of      map[*host]int   // how many run
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -34,29 +36,50 @@ type refreshKey struct {
 
 type refreshingKey struct{}
 
+// behind is the context of what goes on when a call is over: its caller's values, but for
+// his hooks, which do not run any more; and a mark.
+type behind struct {
+	context.Context
+	key, mark any
+}
+
+func (b behind) Value(key any) any {
+	switch key {
+	case traceKey:
+		return nil
+	case b.key:
+		return b.mark
+	}
+	return b.Context.Value(key)
+}
+
 // refreshing reports whether a request is one that refreshes a stored answer.
 func refreshing(req *http.Request) bool { return req.Context().Value(refreshingKey{}) != nil }
 
 // take takes the place of the refresh of k, whose context ends with Close, and which
 // calls release; nil if one runs already or there are too many.
-func (r *refreshes) take(k refreshKey) context.Context {
+func (r *refreshes) take(h *host, k refreshKey) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.running[k] || len(r.running) >= mostRefreshes {
+	if r.closed || r.running[k] || r.of[h] >= mostRefreshes {
 		return nil
 	}
 	if r.running == nil {
-		r.running = map[refreshKey]bool{}
+		r.running, r.of = map[refreshKey]bool{}, map[*host]int{}
 		r.ctx, r.stop = context.WithCancel(context.Background())
 	}
 	r.running[k] = true
+	r.of[h]++
 	r.done.Add(1)
 	return r.ctx
 }
 
-func (r *refreshes) release(k refreshKey) {
+func (r *refreshes) release(h *host, k refreshKey) {
 	r.mu.Lock()
 	delete(r.running, k)
+	if r.of[h]--; r.of[h] == 0 {
+		delete(r.of, h)
+	}
 	r.mu.Unlock()
 	r.done.Done()
 }
@@ -70,15 +93,16 @@ func (r *refreshes) runs(k refreshKey) bool {
 
 // adopt makes a refresh of a request that nobody waits for any more; where one runs for
 // the same, it is not needed. It reports false if there are too many.
-func (r *refreshes) adopt(k refreshKey, of *race, cancel context.CancelFunc) bool {
+func (r *refreshes) adopt(h *host, k refreshKey, of *race, cancel context.CancelFunc) bool {
 	of.release = func() {}
-	stopped := r.take(k)
+	stopped := r.take(h, k)
 	switch {
 	case stopped != nil:
-		stop := context.AfterFunc(stopped, cancel)
+		stop, late := context.AfterFunc(stopped, cancel), time.AfterFunc(refreshTime, cancel)
 		of.release = func() {
 			stop()
-			r.release(k)
+			late.Stop()
+			r.release(h, k)
 		}
 	case r.runs(k):
 		cancel()
@@ -91,33 +115,28 @@ func (r *refreshes) adopt(k refreshKey, of *race, cancel context.CancelFunc) boo
 // begin refreshes what a caller is given from the store, and reports whether that is
 // under way: not if there are too many.
 func (r *refreshes) begin(h *host, asked *http.Request, k refreshKey) bool {
-	stopped := r.take(k)
+	stopped := r.take(h, k)
 	if stopped == nil {
 		return r.runs(k)
 	}
 	h.counts.refreshes.Add(1)
-	go func() {
-		defer r.release(k)
-		ctx, cancel := context.WithTimeout(context.WithValue(context.WithoutCancel(asked.Context()), refreshingKey{}, true), refreshTime)
-		defer cancel()
-		defer context.AfterFunc(stopped, cancel)()
-		h.t.survive("a refresh", func() { h.t.refresh(ctx, asked) })
-	}()
-	return true
-}
-
-// refresh asks for an answer to store.
-func (t *Transport) refresh(ctx context.Context, asked *http.Request) {
-	req := asked.Clone(ctx)
+	ctx, cancel := context.WithTimeout(behind{context.WithoutCancel(asked.Context()), refreshingKey{}, true}, refreshTime)
+	req := asked.Clone(ctx) // now: it is the caller's again when his call returns
 	req.Method, req.Cancel, req.Response = http.MethodGet, nil, nil
 	for _, name := range [...]string{"Cache-Control", "Pragma", "Range", "If-Range", "If-None-Match", "If-Modified-Since"} {
 		delete(req.Header, name)
 	}
-	resp, err := t.RoundTrip(req)
-	if err != nil {
-		return
-	}
-	t.readOff(resp)
+	go func() {
+		defer r.release(h, k)
+		defer cancel()
+		defer context.AfterFunc(stopped, cancel)()
+		h.t.survive("a refresh", func() {
+			if resp, err := h.t.RoundTrip(req); err == nil {
+				h.t.readOff(resp)
+			}
+		})
+	}()
+	return true
 }
 
 // readOff reads what is to be stored to its end.
