@@ -7,7 +7,8 @@ import (
 )
 
 // Store holds entries. [Memory] is the one this package provides; the interface is the seam for another, which stores and
-// bounds. What may be stored, replaced and served is decided by [Cache] and by [Entry.Join].
+// bounds. What may be stored, replaced and served is decided by [Cache] and by [Entry.Join]. Package cachetest has a
+// suite of tests for one.
 //
 // Every method must be safe for concurrent use by any number of goroutines: calls of one URI come together as well. None may
 // block: all are called on the way of a request or an answer, some from the Read and Close of its body, so no I/O, and no lock
