@@ -21,7 +21,8 @@ type Key struct {
 	// default, the port. When Request.Host overrides it both are in here: one decides which server is asked, the other
 	// what it answers.
 	Host string
-	// Path is the path as sent, escaped, but for characters that need not be.
+	// Path is the path as sent, escaped, but for characters that need not be; or a whole URI, where URL.Opaque names another host
+	// than Host.
 	Path string
 	// Query is the query likewise, order kept.
 	Query string
@@ -51,8 +52,11 @@ func (k Key) at(seed maphash.Seed, u *url.URL) Key {
 	if u.Opaque != "" {
 		k.Path = u.Opaque
 		if rest, ok := strings.CutPrefix(k.Path, "//"); ok {
-			_, rest, _ = strings.Cut(rest, "/")
-			k.Path = "/" + rest
+			host, path, _ := strings.Cut(rest, "/")
+			k.Path = "/" + path
+			if as, _, _ := strings.Cut(k.Host, "@"); authority(u.Scheme, host) != as {
+				k.Path = u.Scheme + ":" + u.Opaque // of another host: it is all sent, and overrules Host (RFC 9112 section 3.2.2)
+			}
 		}
 	}
 	if k.Path == "" {

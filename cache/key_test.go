@@ -133,6 +133,28 @@ func TestAnOpaqueURLIsTheSameURI(t *testing.T) {
 	c.serves(t, "hello", req, minutes)
 }
 
+// It is sent as the request line, which overrules the host.
+func TestAnOpaqueURLOfAnotherHostIsAnotherURI(t *testing.T) {
+	opaque := func(text string) *http.Request {
+		req := get()
+		req.URL = &url.URL{Scheme: "https", Host: "a.test", Opaque: text}
+		return req
+	}
+	c := newClient(t)
+	c.do(get(), answer(200, "a"), minutes)
+	for _, text := range []string{"//b.test/doc", "//c.test/doc", "//c.test:8080/doc", "//u@c.test/doc", "//c.test"} {
+		c.servesNothing(t, opaque(text), minutes)
+		c.do(opaque(text), answer(200, text), minutes)
+		c.serves(t, text, opaque(text), minutes)
+	}
+	c.serves(t, "a", opaque("//A.test:443/doc"), minutes)
+	req := opaque("//b.test/doc")
+	req.Host = "b.test"
+	c.servesNothing(t, req, minutes)
+	c.do(req, answer(200, "b, of a"), minutes)
+	c.serves(t, "//b.test/doc", opaque("//b.test/doc"), minutes)
+}
+
 func TestARequestWithoutAHeaderIsLikeAnyOther(t *testing.T) {
 	c := newClient(t)
 	c.do(get(), answer(200, "hello", "Vary", "Accept"), minutes)
