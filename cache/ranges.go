@@ -33,7 +33,8 @@ func (e *Entry) cut(req *http.Request, resp *http.Response) {
 	resp.Header["Content-Range"] = []string{"bytes " + strconv.FormatInt(from, 10) + "-" + strconv.FormatInt(to, 10) + "/" + strconv.Itoa(len(e.body))}
 }
 
-// sameAs reports whether e is what a part is of: If-Range needs a strong match (RFC 9110 section 13.1.5).
+// sameAs reports whether e is what a part is of: If-Range needs a strong match (RFC 9110 section 13.1.5). A Last-Modified is a
+// strong validator if the origin answered at least a second later: else it may have changed once more (section 8.8.2.2).
 func (e *Entry) sameAs(ifRange []string) bool {
 	switch len(ifRange) {
 	case 0:
@@ -46,8 +47,11 @@ func (e *Entry) sameAs(ifRange []string) bool {
 	if strings.HasPrefix(v, `"`) {
 		return v == e.value("Etag")
 	}
-	modified, err := http.ParseTime(e.value("Last-Modified"))
-	return err == nil && v == e.value("Last-Modified") && modified.Unix() < e.date // else it is weak: RFC 9110 section 8.8.2.2
+	if v == "" || v != e.value("Last-Modified") {
+		return false
+	}
+	modified, err := http.ParseTime(v)
+	return err == nil && modified.Unix() < e.date
 }
 
 // oneRange reads a Range of bytes (RFC 9110 section 14.1.2) of something of this size: from the first to the last, which is

@@ -135,6 +135,8 @@ func TestCallersWithACopyGetA304(t *testing.T) {
 }
 
 func TestRangesAreCutFromWholeAnswers(t *testing.T) {
+	now := time.Now().UTC()
+	date, modified := now.Format(http.TimeFormat), now.Add(-time.Second).Format(http.TimeFormat)
 	for name, test := range map[string]struct {
 		ask    []string
 		status int
@@ -154,10 +156,12 @@ func TestRangesAreCutFromWholeAnswers(t *testing.T) {
 		"of the same":         {[]string{"Range", "bytes=0-2", "If-Range", `"1"`}, 206, "012", "bytes 0-2/10"},
 		"of another":          {[]string{"Range", "bytes=0-2", "If-Range", `"2"`}, 200, "0123456789", ""},
 		"of one weakly equal": {[]string{"Range", "bytes=0-2", "If-Range", `W/"1"`}, 200, "0123456789", ""},
+		"of the same date":    {[]string{"Range", "bytes=0-2", "If-Range", modified}, 206, "012", "bytes 0-2/10"},
+		"of another date":     {[]string{"Range", "bytes=0-2", "If-Range", date}, 200, "0123456789", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newFresh(t)
-			c.ask(get(), answer(200, "0123456789", "Cache-Control", "max-age=60", "Etag", `"1"`))
+			c.ask(get(), answer(200, "0123456789", "Cache-Control", "max-age=60", "Etag", `"1"`, "Last-Modified", modified, "Date", date))
 			got, sent := c.ask(get(test.ask...), nil)
 			if sent != nil {
 				t.Fatalf("sent %v", sent)
@@ -169,6 +173,17 @@ func TestRangesAreCutFromWholeAnswers(t *testing.T) {
 				t.Errorf("a length of %d", got.ContentLength)
 			}
 		})
+	}
+}
+
+// It may have changed once more within that second.
+func TestNoRangeIsCutForADateThatIsThatOfTheAnswer(t *testing.T) {
+	c := newFresh(t)
+	date := time.Now().UTC().Format(http.TimeFormat)
+	c.ask(get(), answer(200, "0123456789", "Cache-Control", "max-age=60", "Last-Modified", date, "Date", date))
+	got, sent := c.ask(get("Range", "bytes=0-2", "If-Range", date), nil)
+	if sent != nil || got.StatusCode != 200 || text(t, got) != "0123456789" {
+		t.Errorf("%v, sent %v", got, sent)
 	}
 }
 
