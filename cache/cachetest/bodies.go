@@ -20,6 +20,7 @@ var bodies = []rule{
 	{"CutChunksAreNotStored", "an answer whose last chunk is missing is incomplete, and its caller is told (RFC 9112 section 8)", cutChunks},
 	{"UnframedBodiesAreNotStored", "a body that ends with its connection looks the same when it was cut (RFC 9112 section 8)", unframed},
 	{"GoneCallersStoreNothing", "an answer whose caller has left before its end is incomplete (RFC 9111 section 3.3)", goneCallers},
+	{"HugeBodiesEndTheOlder", "an answer too large to be stored replaces the older one all the same (RFC 9111 section 4)", hugeBodies},
 	{"TrailersAreNotLost", "an answer is not served without the trailers that it came with (RFC 9110 section 6.5)", trailers},
 	{"GzipIsForWhoAskedForIt", "what net/http has unpacked is served as such, and what is packed only to who asked for that (RFC 9110 section 8.4)", gzips},
 	{"GetWithBodyIsNotStored", "the answer to a GET with a body depends on that (RFC 9110 section 9.3.1)", getWithBody},
@@ -168,6 +169,23 @@ func goneCallers(p *probe) {
 	close(finish)
 	p.misses("next")
 	p.hits("next")
+}
+
+func hugeBodies(p *probe) {
+	for _, f := range []framing{fixed, chunked} {
+		huge := says(strings.Repeat("x", 5<<20), "Cache-Control", "no-store")
+		huge.framing = f
+		for _, storable := range []bool{false, true} {
+			if storable {
+				huge.fields = fresh("").fields
+			}
+			p.answers(fresh("old"), huge)
+			p.misses("old", "Cache-Control", "no-cache")
+			p.hits("old")
+			p.misses(huge.body, "Cache-Control", "no-cache")
+			p.never("old")
+		}
+	}
 }
 
 func trailers(p *probe) {

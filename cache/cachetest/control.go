@@ -12,6 +12,8 @@ var control = []rule{
 	{"HugeMaxAgeSaturates", "a max-age that overflows is the greatest there is, and not a negative one (RFC 9111 section 1.2.2)", hugeMaxAge},
 	{"HugeAgeIsStale", "an Age that overflows is the greatest there is (RFC 9111 section 1.2.2, 5.1)", hugeAge},
 	{"InvalidExpiresIsThePast", "Expires that is invalid, or 0, or given twice, is in the past; max-age overrides it (RFC 9111 section 5.3)", expires},
+	{"SharedDirectivesGiveNothing", "s-maxage and proxy-revalidate are not for a private cache (RFC 9111 section 5.2.2.8, 5.2.2.10)", sharedDirectives},
+	{"StatusesWithoutLifetimeAreNotReused", "most statuses, and 200 without a hint, are reused only if their origin has given a lifetime (RFC 9111 section 4.2.2)", statuses},
 	{"DirectivesAreCaseInsensitive", "directives are known in any case, and what is unknown is ignored (RFC 9111 section 5.2, 5.2.3)", directives},
 	{"RequestDirectivesAreHeeded", "max-age, min-fresh and no-cache of a request, and Pragma, keep it from what they exclude (RFC 9111 section 5.2.1, 5.4)", requested},
 	{"OnlyIfCachedMakesNoContact", "a request with only-if-cached is answered from the store or with 504 (RFC 9111 section 5.2.1.7)", onlyIfCached},
@@ -99,6 +101,29 @@ func expires(p *probe) {
 	p.numbers(fresh("", "Expires", at(-time.Hour)))
 	p.misses("1", "Cache-Control", "no-cache")
 	p.hits("1")
+}
+
+func sharedDirectives(p *probe) {
+	p.unusable([]string{"Cache-Control", "s-maxage=60"}, []string{"Cache-Control", "max-age=0, s-maxage=60"}, []string{"Cache-Control", "s-maxage=60, proxy-revalidate", "Expires", "0"})
+	p.numbers(fresh("", "Cache-Control", "s-maxage=0, proxy-revalidate, private"))
+	p.misses("1", "Cache-Control", "no-cache")
+	p.hits("1")
+}
+
+func statuses(p *probe) {
+	modified := time.Now().Add(-1000 * time.Hour).UTC().Format(http.TimeFormat)
+	for _, status := range []int{201, 302, 303, 307, 400, 401, 403, 409, 429, 500, 502, 503} {
+		p.numbers(answer{status: status, fields: []string{"Last-Modified", modified}})
+		first := p.get("Cache-Control", "no-cache")
+		if g := p.get(); !g.forwarded || first.StatusCode != status {
+			p.Errorf("%d: %d, forwarded %t", status, g.StatusCode, g.forwarded)
+		}
+	}
+	p.unusable([]string{"Content-Type", "text/plain"})
+	p.numbers(answer{status: 299, fields: []string{"Cache-Control", "must-understand, no-store, max-age=60"}})
+	p.misses("1", "Cache-Control", "no-cache")
+	p.misses("2")
+	p.reuses()
 }
 
 func directives(p *probe) {

@@ -10,6 +10,7 @@ var ranges = []rule{
 	{"RangesAreCutFromTheWhole", "a range is cut from what is stored whole (RFC 9110 section 14.2, RFC 9111 section 3.3)", cut},
 	{"OddRangesAreNotCut", "several ranges, and what cannot be read, get the whole; what begins behind the end gets 416 (RFC 9110 section 14.2, 15.5.17)", oddRanges},
 	{"IfRangeNeedsAStrongMatch", "a weak or another validator in If-Range gets the whole (RFC 9110 section 13.1.5)", ifRange},
+	{"IfRangeDatesMayBeWeak", "a Last-Modified within a second of Date is no strong validator (RFC 9110 section 8.8.2.2, 13.1.5)", weakDate},
 	{"PartsAreNotStoredAsTheWhole", "a 206 is not served for the whole (RFC 9111 section 3.3)", parts},
 	{"WholesToRangesAreWhole", "a 200 to a request for a range is a whole answer, and its caller gets that", wholes},
 }
@@ -33,8 +34,17 @@ func (p *probe) ranged(status int, text string, fields ...string) got {
 }
 
 func cut(p *probe) {
-	p.answers(fresh(digits, "Etag", `"1"`))
-	p.misses(digits)
+	for _, f := range []framing{fixed, chunked} {
+		a := fresh(digits, "Etag", `"1"`)
+		a.framing = f
+		p.answers(a)
+		p.misses(digits, "Cache-Control", "no-cache")
+		p.cuts()
+	}
+}
+
+func (p *probe) cuts() {
+	p.Helper()
 	for _, r := range [][3]string{
 		{"bytes=0-0", "0", "0-0"}, {"bytes=2-4", "234", "2-4"}, {"bytes=8-", "89", "8-9"}, {"bytes=-3", "789", "7-9"}, {"bytes=-30", digits, "0-9"},
 		{"bytes=8-99999999999999999", "89", "8-9"},
@@ -76,6 +86,20 @@ func ifRange(p *probe) {
 	p.answers(fresh(digits, "Etag", `W/"1"`))
 	p.misses(digits, "Cache-Control", "no-cache")
 	p.ranged(200, digits, "Range", "bytes=0-0", "If-Range", `W/"1"`)
+}
+
+func weakDate(p *probe) {
+	now := time.Now()
+	at := now.UTC().Format(http.TimeFormat)
+	p.answers(fresh(digits, "Date", at, "Last-Modified", at))
+	p.misses(digits)
+	p.hits(digits)
+	p.ranged(206, "0", "Range", "bytes=0-0")
+	p.ranged(200, digits, "Range", "bytes=0-0", "If-Range", at)
+	before := now.Add(-time.Second).UTC().Format(http.TimeFormat)
+	p.answers(fresh(digits, "Date", at, "Last-Modified", before))
+	p.misses(digits, "Cache-Control", "no-cache")
+	p.ranged(206, "0", "Range", "bytes=0-0", "If-Range", before)
 }
 
 func parts(p *probe) {

@@ -1,6 +1,7 @@
 package cachetest
 
 import (
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -12,6 +13,7 @@ var validation = []rule{
 	{"NotModifiedMerges", "a 304 brings the header of the stored answer up to date, and its caller gets the whole (RFC 9111 section 3.2, 4.3.3)", merges},
 	{"NotModifiedSaysNothingOfTheBody", "a 304 does not change the length or the coding of what is stored (RFC 9111 section 3.2)", bodyFields},
 	{"NotModifiedOfAnotherIsNotMerged", "a 304 with another validator does not bring the stored answer up to date (RFC 9111 section 4.3.4)", anotherTag},
+	{"NotModifiedMayRevoke", "a 304 with no-store, or no-cache, ends what was allowed before (RFC 9111 section 3.2, 5.2.2)", revokes},
 	{"CallersConditionsAreTheirOwn", "a 304 is for a caller whose own copy it is about (RFC 9111 section 4.3.2)", conditions},
 	{"PreconditionsReachTheOrigin", "If-Match and If-Unmodified-Since are for the origin alone to judge (RFC 9111 section 4.3.2)", preconditions},
 	{"HeadIsAnsweredFromGet", "HEAD is answered from the answer to GET, with its header and no body (RFC 9111 section 4, RFC 9110 section 9.3.2)", headFromGet},
@@ -61,6 +63,18 @@ func anotherTag(p *probe) {
 	p.answers(answer{status: 304, fields: []string{"Cache-Control", "max-age=60", "Etag", `"2"`}}, fresh("next"))
 	p.get("If-None-Match", `"2"`) // of a caller who has it
 	p.misses("next")
+}
+
+func revokes(p *probe) {
+	for _, says304 := range []string{"no-store", "no-cache, max-age=60", "max-age=0, must-revalidate"} {
+		p.answers(fresh("old", "Etag", `"1"`), answer{status: 304, fields: []string{"Cache-Control", says304, "Etag", `"1"`}}, answer{err: errors.New("down")})
+		p.misses("old", "Cache-Control", "no-cache")
+		p.hits("old")
+		time.Sleep(time.Minute)
+		p.misses("old")
+		p.never("old")
+		p.never("old", "Cache-Control", "max-stale")
+	}
 }
 
 // tagged answers as an origin that knows its validators.

@@ -15,6 +15,8 @@ var writes = []rule{
 	{"GetBegunBeforeAWriteIsNotStored", "an answer to a GET that was sent before a write says nothing of what is after it (RFC 9111 section 4.4)", begunBefore},
 	{"GetReadAcrossAWriteIsNotStored", "the same where only the body of the answer ends after the write (RFC 9111 section 4.4)", readAcross},
 	{"GetWithinAWriteIsNotKept", "an answer that came while the write was under way ends with it (RFC 9111 section 4.4)", within},
+	{"ValidationAcrossAWriteIsNotStored", "a 304 to a request that was sent before a write brings nothing back (RFC 9111 section 4.4)", validatedAcross},
+	{"LateNotModifiedRevivesNothing", "a 304 to an earlier request than the stored answer's is about another (RFC 9111 section 4.3.4)", lateNotModified},
 	{"OlderNeverReplacesNewer", "the answer to an earlier request does not replace that to a later one (RFC 9111 section 4)", olderAnswer},
 }
 
@@ -136,6 +138,41 @@ func within(p *probe) {
 	<-done
 	p.answers(fresh("new"))
 	p.misses("new")
+	p.hits("new")
+}
+
+// validating stores an answer, lets it become stale, and begins its validation, which ends when the returned channel is closed.
+func (p *probe) validating(then ...answer) (begin chan struct{}, pending <-chan got) {
+	begin = make(chan struct{})
+	confirmed := answer{status: http.StatusNotModified, fields: fresh("", "Etag", `"1"`).fields, begin: begin}
+	p.answers(append([]answer{fresh("old", "Etag", `"1"`), confirmed}, then...)...)
+	p.misses("old")
+	p.hits("old")
+	time.Sleep(time.Minute)
+	pending = p.pending()
+	time.Sleep(time.Millisecond)
+	return begin, pending
+}
+
+func validatedAcross(p *probe) {
+	begin, pending := p.validating(answer{status: http.StatusNoContent}, fresh("new", "Etag", `"2"`))
+	p.do(request(http.MethodPut, url))
+	close(begin)
+	if g := <-pending; g.text != "old" {
+		p.Errorf("%q", g.text)
+	}
+	p.misses("new")
+	p.hits("new")
+}
+
+func lateNotModified(p *probe) {
+	begin, pending := p.validating(fresh("new", "Etag", `"2"`))
+	p.misses("new", "Cache-Control", "no-cache")
+	p.hits("new")
+	close(begin)
+	if g := <-pending; g.text != "old" {
+		p.Errorf("%q", g.text)
+	}
 	p.hits("new")
 }
 

@@ -154,7 +154,7 @@ var wrongCaches = map[string]struct {
 	"stores all for ever": {naive, []string{"FreshUntilItsLifetimeEnds", "DelayCountsAsAge", "URIsAreApart", "WritesInvalidate", "WritesInvalidateForEveryone", "LocationsAreInvalidated",
 		"WritesAreNotStored", "GoneIsNotMasked", "NoStoreIsNeverServed", "RequestNoStoreIsHeeded", "VaryStarMatchesNothing", "MalformedVaryMatchesNothing", "HugeVaryIsHeeded",
 		"ContradictionsAreReadStrictly", "MalformedMaxAgeIsNone", "InvalidExpiresIsThePast", "RequestDirectivesAreHeeded", "NotModifiedMerges", "HeadIsNoAnswerToGet",
-		"OlderNeverReplacesNewer", "GetBegunBeforeAWriteIsNotStored", "GetReadAcrossAWriteIsNotStored", "GetWithinAWriteIsNotKept", "EarlyCloseIsNotStored",
+		"OlderNeverReplacesNewer", "LateNotModifiedRevivesNothing", "GetBegunBeforeAWriteIsNotStored", "GetReadAcrossAWriteIsNotStored", "GetWithinAWriteIsNotKept", "EarlyCloseIsNotStored",
 		"BodiesAreStreamed", "GoneCallersStoreNothing", "PreconditionsReachTheOrigin", "ResponsesNameTheirRequest", "GetWithBodyIsNotStored", "OddRangesAreNotCut"}},
 
 	"does not see Authorization": {without("Authorization"), []string{"AuthorizationSeparates", "NobodyGetsAnothers"}},
@@ -162,10 +162,13 @@ var wrongCaches = map[string]struct {
 	"does not see X-Api-Key":     {without("X-Api-Key"), []string{"APIKeySeparates"}},
 	"does not see userinfo":      {blinded(func(req *http.Request) { req.URL.User = nil }), []string{"UserinfoSeparates"}},
 	"does not see Host":          {blinded(func(req *http.Request) { req.Host = "" }), []string{"HostSeparates"}},
+	"does not see Opaque":        {blinded(func(req *http.Request) { req.URL.Opaque = "" }), []string{"OpaqueURIsAreApart"}},
+	"does not see upgrades":      {without("Connection", "Upgrade"), []string{"UpgradesReachTheOrigin"}},
+	"does not see lower case":    {blinded(func(req *http.Request) { delete(req.Header, "authorization") }), []string{"SpellingSeparates"}},
 	"does not see queries":       {blinded(func(req *http.Request) { req.URL.RawQuery = "" }), []string{"URIsAreApart"}},
 	"does not see overrides":     {without("X-Http-Method-Override"), []string{"MethodOverrideBypasses"}},
 	"does not see conditions":    {without("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"), []string{"CallersConditionsAreTheirOwn", "PreconditionsReachTheOrigin"}},
-	"does not see If-Range":      {without("If-Range"), []string{"IfRangeNeedsAStrongMatch"}},
+	"does not see If-Range":      {without("If-Range"), []string{"IfRangeNeedsAStrongMatch", "IfRangeDatesMayBeWeak"}},
 	"does not see ranges":        {without("Range"), []string{"RangesAreCutFromTheWhole"}},
 	"does not see codings":       {without("Accept-Encoding"), []string{"GzipIsForWhoAskedForIt"}},
 	"does not see directives": {without("Cache-Control", "Pragma"), []string{"RequestDirectivesAreHeeded", "RequestNoStoreIsHeeded", "OnlyIfCachedMakesNoContact",
@@ -176,7 +179,7 @@ var wrongCaches = map[string]struct {
 			req.Method = http.MethodOptions
 		}
 	}), []string{"WritesInvalidate", "WritesInvalidateForEveryone", "LocationsAreInvalidated", "GetBegunBeforeAWriteIsNotStored", "GetReadAcrossAWriteIsNotStored",
-		"GetWithinAWriteIsNotKept", "NobodyGetsAnothers"}},
+		"GetWithinAWriteIsNotKept", "ValidationAcrossAWriteIsNotStored", "NobodyGetsAnothers"}},
 	"takes a HEAD for a GET": {blinded(func(req *http.Request) {
 		if req.Method == http.MethodHead {
 			req.Method = http.MethodGet
@@ -191,12 +194,28 @@ var wrongCaches = map[string]struct {
 	"does not see validators":        {lacking("Etag", "Last-Modified"), []string{"NotModifiedMerges", "HeadEndsWhatItContradicts", "RequestsAreNotChanged"}},
 	"does not see Set-Cookie":        {lacking("Set-Cookie"), []string{"SetCookieIsKept"}},
 	"does not see no-store":          {saying("no-store", "x"), []string{"NoStoreIsNeverServed", "ContradictionsAreReadStrictly"}},
-	"does not see no-cache":          {saying("no-cache", "x"), []string{"NoCacheIsNeverServedUnasked"}},
+	"does not see no-cache":          {saying("no-cache", "x"), []string{"NoCacheIsNeverServedUnasked", "FieldsOfNoCacheAreNotServed"}},
 	"does not see must-revalidate":   {saying("must-revalidate", "x"), []string{"MustRevalidateIsNeverServedStale"}},
+	"is for all":                     {saying("s-maxage", "max-age"), []string{"SharedDirectivesGiveNothing"}},
 	"mends lifetimes":                {saying("max-age=-1", "max-age=60"), []string{"MalformedMaxAgeIsNone"}},
 	"does not know upper case":       {saying("MAX-AGE", "x"), []string{"DirectivesAreCaseInsensitive"}},
 	"counts lifetimes in 31 bits":    {saying("4294967296", "0"), []string{"HugeMaxAgeSaturates"}},
 	"thinks a minute has 61 seconds": {saying("max-age=60", "max-age=61"), []string{"AgeBeginsBeforeTheBody", "DelayCountsAsAge", "FutureDatesGiveNothing", "MustRevalidateIsNeverServedStale"}},
+	"has a lifetime for all": {deceived(func(resp *http.Response) {
+		if resp.Header.Get("Cache-Control") == "" {
+			resp.Header.Set("Cache-Control", "max-age=60")
+		}
+	}), []string{"StatusesWithoutLifetimeAreNotReused"}},
+	"takes what is huge for a failure": {deceived(func(resp *http.Response) {
+		if resp.ContentLength < 0 || resp.ContentLength > 1<<20 {
+			resp.StatusCode = http.StatusTooManyRequests
+		}
+	}), []string{"HugeBodiesEndTheOlder"}},
+	"takes every 304 for a yes": {deceived(func(resp *http.Response) {
+		if resp.StatusCode == http.StatusNotModified {
+			resp.Header.Del("Cache-Control")
+		}
+	}), []string{"NotModifiedMayRevoke", "NotModifiedMerges"}},
 	"takes a part for the whole": {deceived(func(resp *http.Response) {
 		if resp.StatusCode == http.StatusPartialContent {
 			resp.StatusCode = http.StatusOK
