@@ -166,8 +166,13 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 
 // storable reports whether an answer of this status may be stored (RFC 9111 section 3), which has a lifetime of its own if it is
 // timed. must-understand lets a cache that knows the status ignore no-store (section 5.2.2.3). A fallback is for the last good
-// answer, so 4xx are left out there, and what has to be validated.
+// answer, so 4xx are left out there, and what has to be validated. What is about a condition, a range or an expectation of the
+// request's is no answer to one without.
 func (c *Cache) storable(status int, says control, timed bool) bool {
+	switch status {
+	case http.StatusPreconditionFailed, http.StatusRequestedRangeNotSatisfiable, http.StatusExpectationFailed:
+		return false
+	}
 	if c.rules.Fresh {
 		if says.mustUnderstand {
 			return understood(status)

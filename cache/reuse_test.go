@@ -176,6 +176,19 @@ func TestRangesAreCutFromWholeAnswers(t *testing.T) {
 	}
 }
 
+// What one caller has asked for too much is not the next one's answer, whatever lifetime the origin gives it.
+func TestAnswersToConditionsAreNotStored(t *testing.T) {
+	for status, ask := range map[int][]string{412: {"If-Match", `"0"`}, 416: {"Range", "bytes=100-"}, 417: {"Expect", "more"}} {
+		for _, lifetime := range []string{"max-age=60", "public", "must-understand, max-age=60"} {
+			c := newFresh(t)
+			c.ask(get(ask...), answer(status, "no", "Cache-Control", lifetime))
+			if c.store.Len() != 0 {
+				t.Errorf("%d with %s is stored", status, lifetime)
+			}
+		}
+	}
+}
+
 // It may have changed once more within that second.
 func TestNoRangeIsCutForADateThatIsThatOfTheAnswer(t *testing.T) {
 	c := newFresh(t)
