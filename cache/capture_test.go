@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -373,5 +374,25 @@ func TestACaptureIsSettledByAStoreThatPanics(t *testing.T) {
 			c.do(get(), answer(200, "hello"), minutes)
 			c.serves(t, "hello", get(), minutes)
 		})
+	}
+}
+
+// It took minutes when each name was compared with each field.
+func TestAHeaderOfManyFieldsAndAsManyNamesIsReadAtOnce(t *testing.T) {
+	const n = 50_000
+	for _, name := range []string{"Cache-Control", "Connection"} {
+		list := strings.Repeat("x,", n)
+		if name == "Cache-Control" {
+			list = strings.Repeat(`no-cache="x",`, n)
+		}
+		resp := answer(200, "hello", name, list)
+		for i := range n {
+			resp.Header["X"+strconv.Itoa(i)] = []string{""}
+		}
+		start := time.Now()
+		newClient(t).do(get(), resp, minutes)
+		if d := time.Since(start); d > 10*time.Second {
+			t.Errorf("%s: %v", name, d)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package cache
 import (
 	"cmp"
 	"net/http"
+	"net/textproto"
 	"slices"
 	"strconv"
 	"strings"
@@ -142,7 +143,8 @@ func (e *Entry) revokedBy(resp *http.Response, wall time.Time) bool {
 	case timed && left < e.ttlAt(wall.Sub(e.owner.start))-time.Second: // dates are in whole seconds
 		return true
 	}
-	return slices.ContainsFunc(e.header, func(f field) bool { return unstored(f.name, omit) })
+	without := names(omit, nil)
+	return slices.ContainsFunc(e.header, func(f field) bool { return unstored(f.name, without) })
 }
 
 // outdates reports whether the copy that the caller of a conditional request holds may be newer than e.
@@ -181,14 +183,15 @@ func (e *Entry) describe(req *http.Request, resp *http.Response, omit, vary []st
 	if len(resp.Header["Date"]) == 0 {
 		date = now.UTC().Format(http.TimeFormat)
 	}
-	omit = append(omit, resp.Header["Connection"]...)
+	var few [8]string
+	without := names(append(omit, resp.Header["Connection"]...), few[:0])
 	var room [32]field
 	lines, size := room[:0], 0
 	for name, values := range resp.Header {
 		if !canonical(name) {
 			return false
 		}
-		if unstored(name, omit) || cookie(name) && !e.owner.rules.Fresh { // which is only served after a failure
+		if unstored(name, without) || cookie(name) && !e.owner.rules.Fresh { // which is only served after a failure
 			continue
 		}
 		for _, value := range values {
@@ -247,20 +250,27 @@ func scheme(s string) string {
 // cookie reports whether a response field is one that is only for its first caller after a failure.
 func cookie(name string) bool { return name == "Set-Cookie" || name == "Set-Cookie2" }
 
-// unstored reports whether a response field is left out of the store. lists are the fields named by no-cache="..." and Connection.
-func unstored(name string, lists []string) bool {
+// unstored reports whether a response field is left out of the store. without are the names that no-cache="..." and
+// Connection list.
+func unstored(name string, without []string) bool {
 	switch name {
 	case "Age",
 		"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Trailer", "Upgrade",
 		"Proxy-Authenticate", "Proxy-Authentication-Info", "Proxy-Authorization":
 		return true
 	}
+	_, found := slices.BinarySearch(without, name)
+	return found
+}
+
+// names appends to room the canonical members of lists of field names, sorted. There may be as many as there are fields: an origin could
+// keep a caller busy for minutes if each were compared with each.
+func names(lists, room []string) []string {
 	for _, list := range lists {
 		for member := range strings.SplitSeq(list, ",") {
-			if strings.EqualFold(trim(member), name) {
-				return true
-			}
+			room = append(room, textproto.CanonicalMIMEHeaderKey(trim(member)))
 		}
 	}
-	return false
+	slices.Sort(room)
+	return room
 }
