@@ -97,6 +97,8 @@ func requestNoStore(p *probe) {
 	p.misses("1", "Cache-Control", "no-store")
 	p.misses("2")
 	p.hits("2")
+	p.misses("3", "Cache-Control", "no-store")
+	p.never("2") // which is older than 3
 }
 
 func failures(p *probe) {

@@ -15,8 +15,10 @@ var validation = []rule{
 	{"NotModifiedOfAnotherIsNotMerged", "a 304 with another validator does not bring the stored answer up to date (RFC 9111 section 4.3.4)", anotherTag},
 	{"NotModifiedMayRevoke", "a 304 with no-store, or no-cache, ends what was allowed before (RFC 9111 section 3.2, 5.2.2)", revokes},
 	{"CallersConditionsAreTheirOwn", "a 304 is for a caller whose own copy it is about (RFC 9111 section 4.3.2)", conditions},
+	{"AnswersToConditionsAreForWhoMadeThem", "that a condition failed, or a range is not there, is no answer to who has not asked for it (RFC 9110 section 13.2.2, 15.5.17)", unmet},
 	{"PreconditionsReachTheOrigin", "If-Match and If-Unmodified-Since are for the origin alone to judge (RFC 9111 section 4.3.2)", preconditions},
 	{"HeadIsAnsweredFromGet", "HEAD is answered from the answer to GET, with its header and no body (RFC 9111 section 4, RFC 9110 section 9.3.2)", headFromGet},
+	{"HeadIsValidatedToo", "HEAD is answered from an answer to GET that was validated, and with 304 where the caller's copy is good (RFC 9111 section 4.3)", headValidated},
 	{"HeadIsNoAnswerToGet", "an answer to HEAD is not served for a GET (RFC 9110 section 9.3.2)", headUnstored},
 	{"HeadEndsWhatItContradicts", "a HEAD with another validator or length ends the stored answer to GET (RFC 9111 section 4.3.5)", headContradicts},
 }
@@ -124,6 +126,26 @@ func preconditions(p *probe) {
 	p.misses("3", "If-Unmodified-Since", time.Now().UTC().Format(http.TimeFormat))
 }
 
+func unmet(p *probe) {
+	for _, a := range []struct {
+		status int
+		fields []string
+	}{
+		{412, []string{"If-Match", `"0"`}},
+		{412, []string{"If-Unmodified-Since", "Sat, 01 Jan 2000 00:00:00 GMT"}},
+		{416, []string{"Range", "bytes=100-"}},
+		{417, []string{"Expect", "the impossible"}},
+		{304, []string{"If-None-Match", `"1"`}},
+	} {
+		p.answers(answer{status: a.status, fields: fresh("").fields}, fresh("text"))
+		p.get(append(a.fields, "Cache-Control", "no-cache")...)
+		if g := p.get(); g.StatusCode != http.StatusOK || g.text != "text" {
+			p.Errorf("%d %q after a %d to %v", g.StatusCode, g.text, a.status, a.fields)
+		}
+	}
+	p.reuses()
+}
+
 func headFromGet(p *probe) {
 	p.answers(fresh("text", "X-A", "1"))
 	p.misses("text")
@@ -132,6 +154,23 @@ func headFromGet(p *probe) {
 		p.Errorf("%d, length %d, %v", g.StatusCode, g.ContentLength, g.Header)
 	}
 	p.hits("text")
+}
+
+func headValidated(p *probe) {
+	p.answersBy(tagged(`"1"`, time.Now(), fresh("text")))
+	p.misses("text")
+	p.hits("text")
+	for range 2 { // fresh, then stale
+		if g := p.do(request(http.MethodHead, url, "If-None-Match", `"1"`)); g.StatusCode != http.StatusNotModified || g.text != "" {
+			p.Errorf("%d %q", g.StatusCode, g.text)
+		}
+		time.Sleep(time.Minute)
+		if g := p.do(request(http.MethodHead, url)); g.StatusCode != http.StatusOK || g.text != "" || g.ContentLength >= 0 && g.ContentLength != 4 {
+			p.Errorf("%d %q of length %d", g.StatusCode, g.text, g.ContentLength)
+		}
+		time.Sleep(time.Minute)
+	}
+	p.misses("text")
 }
 
 func headUnstored(p *probe) {

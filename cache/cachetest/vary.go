@@ -5,11 +5,13 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 var vary = []rule{
 	{"VariantsAreApart", "an answer is reused for the request fields that its Vary names, all equal (RFC 9111 section 4.1)", variants},
 	{"AbsentMatchesOnlyAbsent", "a field that Vary names and the stored request did not have must be absent again (RFC 9111 section 4.1)", absent},
+	{"OlderVariantsStayHidden", "of several answers that match the newest counts, and if that may not be used none does (RFC 9111 section 4.1)", hidden},
 	{"ManyVariantsAreNotMixed", "however many variants a URI has, nobody gets another's (RFC 9111 section 4.1)", manyVariants},
 	{"VaryStarMatchesNothing", "an answer with a star in Vary matches no other request (RFC 9111 section 4.1)", varyStar},
 	{"MalformedVaryMatchesNothing", "a Vary with what is no field name may mean any: nothing is known to match it (RFC 9110 section 12.5.5)", malformedVary},
@@ -48,6 +50,26 @@ func manyVariants(p *probe) {
 			}
 			p.hits(a, "X-A", a)
 		}
+	}
+}
+
+func hidden(p *probe) {
+	for _, newer := range []answer{
+		says("new", "Cache-Control", "max-age=10", "Vary", "X-B"),
+		says("new", "Cache-Control", "max-age=10"),
+		says("new", "Cache-Control", "max-age=10", "Vary", "*"),
+		says("new", "Cache-Control", "max-age=10", "Vary", "X-A; q=1"),
+		says("new", "Cache-Control", "no-store"),
+	} {
+		p.answers(says("old", "Cache-Control", "max-age=100", "Vary", "X-A"), newer, says("newest", "Cache-Control", "no-store"))
+		p.misses("old", "Cache-Control", "no-cache")
+		p.hits("old")
+		time.Sleep(time.Second)
+		p.misses("new", "Cache-Control", "no-cache")
+		p.never("old")
+		time.Sleep(20 * time.Second)
+		p.misses("newest")
+		p.never("old")
 	}
 }
 

@@ -16,6 +16,7 @@ var writes = []rule{
 	{"GetReadAcrossAWriteIsNotStored", "the same where only the body of the answer ends after the write (RFC 9111 section 4.4)", readAcross},
 	{"GetWithinAWriteIsNotKept", "an answer that came while the write was under way ends with it (RFC 9111 section 4.4)", within},
 	{"ValidationAcrossAWriteIsNotStored", "a 304 to a request that was sent before a write brings nothing back (RFC 9111 section 4.4)", validatedAcross},
+	{"RefreshAcrossAWriteIsNotStored", "what is refreshed in the background, or would be, ends with a write like any answer (RFC 9111 section 4.4, RFC 5861 section 3)", refreshedAcross},
 	{"LateNotModifiedRevivesNothing", "a 304 to an earlier request than the stored answer's is about another (RFC 9111 section 4.3.4)", lateNotModified},
 	{"OlderNeverReplacesNewer", "the answer to an earlier request does not replace that to a later one (RFC 9111 section 4)", olderAnswer},
 }
@@ -47,20 +48,21 @@ func everyone(p *probe) {
 
 func locations(p *probe) {
 	p.numbers(fresh(""))
-	urls := []string{"http://a.test/1", "http://a.test/2", "http://b.test/1"}
+	urls := []string{"http://a.test/1", "http://a.test/2", "http://a.test/3?q", "http://b.test/1"}
 	for _, u := range urls {
 		p.hit(p.do(request(http.MethodGet, u)).text, request(http.MethodGet, u))
 	}
 	p.answersBy(func(req *http.Request) answer {
 		if req.Method == http.MethodPost {
-			return answer{status: http.StatusCreated, fields: []string{"Location", "/1", "Content-Location", "http://a.test/2", "Location", "http://b.test/1"}}
+			return answer{status: http.StatusCreated, fields: []string{"Location", "/1", "Content-Location", "http://a.test/2", "Location", "http://b.test/1", "Location", "HTTP://A.Test:80/x/../3?q#part"}}
 		}
 		return fresh("new")
 	})
 	p.do(request(http.MethodPost, url))
 	p.miss("new", request(http.MethodGet, urls[0]))
 	p.miss("new", request(http.MethodGet, urls[1]))
-	p.hit("3", request(http.MethodGet, urls[2]))
+	p.miss("new", request(http.MethodGet, urls[2]))
+	p.hit("4", request(http.MethodGet, urls[3]))
 }
 
 func writesUnstored(p *probe) {
@@ -162,6 +164,27 @@ func validatedAcross(p *probe) {
 		p.Errorf("%q", g.text)
 	}
 	p.misses("new")
+	p.hits("new")
+}
+
+func refreshedAcross(p *probe) {
+	begin := make(chan struct{})
+	fields := []string{"Cache-Control", "max-age=10, stale-while-revalidate=100"}
+	late := says("late", fields...)
+	late.begin = begin
+	p.answers(says("old", fields...), late, answer{status: http.StatusNoContent}, fresh("new"))
+	p.misses("old")
+	p.hits("old")
+	time.Sleep(20 * time.Second)
+	pending := p.pending()
+	time.Sleep(time.Millisecond)
+	p.do(request(http.MethodPut, url))
+	p.misses("new")
+	close(begin)
+	if g := <-pending; g.text != "old" && g.text != "late" {
+		p.Errorf("%q", g.text)
+	}
+	synctest.Wait()
 	p.hits("new")
 }
 

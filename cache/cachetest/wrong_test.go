@@ -167,7 +167,7 @@ var wrongCaches = map[string]struct {
 	"does not see lower case":    {blinded(func(req *http.Request) { delete(req.Header, "authorization") }), []string{"SpellingSeparates"}},
 	"does not see queries":       {blinded(func(req *http.Request) { req.URL.RawQuery = "" }), []string{"URIsAreApart"}},
 	"does not see overrides":     {without("X-Http-Method-Override"), []string{"MethodOverrideBypasses"}},
-	"does not see conditions":    {without("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"), []string{"CallersConditionsAreTheirOwn", "PreconditionsReachTheOrigin"}},
+	"does not see conditions":    {without("If-None-Match", "If-Modified-Since", "If-Match", "If-Unmodified-Since"), []string{"CallersConditionsAreTheirOwn", "PreconditionsReachTheOrigin", "HeadIsValidatedToo"}},
 	"does not see If-Range":      {without("If-Range"), []string{"IfRangeNeedsAStrongMatch", "IfRangeDatesMayBeWeak"}},
 	"does not see ranges":        {without("Range"), []string{"RangesAreCutFromTheWhole"}},
 	"does not see codings":       {without("Accept-Encoding"), []string{"GzipIsForWhoAskedForIt"}},
@@ -179,14 +179,24 @@ var wrongCaches = map[string]struct {
 			req.Method = http.MethodOptions
 		}
 	}), []string{"WritesInvalidate", "WritesInvalidateForEveryone", "LocationsAreInvalidated", "GetBegunBeforeAWriteIsNotStored", "GetReadAcrossAWriteIsNotStored",
-		"GetWithinAWriteIsNotKept", "ValidationAcrossAWriteIsNotStored", "NobodyGetsAnothers"}},
+		"GetWithinAWriteIsNotKept", "ValidationAcrossAWriteIsNotStored", "RefreshAcrossAWriteIsNotStored", "NobodyGetsAnothers"}},
 	"takes a HEAD for a GET": {blinded(func(req *http.Request) {
 		if req.Method == http.MethodHead {
 			req.Method = http.MethodGet
 		}
 	}), []string{"HeadIsNoAnswerToGet"}},
 
-	"does not see Vary":              {lacking("Vary"), []string{"VariantsAreApart", "AbsentMatchesOnlyAbsent", "ManyVariantsAreNotMixed", "VaryIsAboutTheRequestAsSent", "MalformedVaryMatchesNothing", "HugeVaryIsHeeded"}},
+	"does not see Vary": {lacking("Vary"), []string{"VariantsAreApart", "AbsentMatchesOnlyAbsent", "ManyVariantsAreNotMixed", "VaryIsAboutTheRequestAsSent", "MalformedVaryMatchesNothing", "HugeVaryIsHeeded"}},
+	"keeps what had a Vary": {deceived(func(resp *http.Response) {
+		if resp.Header.Get("Vary") != "X-A" {
+			resp.StatusCode = http.StatusTooManyRequests
+		}
+	}), []string{"OlderVariantsStayHidden"}},
+	"takes any failure for an answer": {deceived(func(resp *http.Response) {
+		if resp.StatusCode == 412 || resp.StatusCode == 416 || resp.StatusCode == 417 {
+			resp.StatusCode = http.StatusNotFound
+		}
+	}), []string{"AnswersToConditionsAreForWhoMadeThem"}},
 	"does not see Age":               {lacking("Age"), []string{"AgeIsFromTheOriginOn", "HugeAgeIsStale"}},
 	"does not see Date":              {lacking("Date"), []string{"OldDatesAreOld", "DatesAreKept"}},
 	"does not see Expires":           {lacking("Expires"), []string{"InvalidExpiresIsThePast", "DatesAreKept"}},
