@@ -13,12 +13,18 @@ import (
 )
 
 var bounds = []promise{
-	{"MaxEntryBytesIsHeeded", "MaxEntryBytes is what the Config says, and no larger body is stored", maxEntryBytes},
-	{"TheBoundIsExact", "after any sequence of calls Bytes is the weight of all that is stored, and at most MaxBytes", boundIsExact},
-	{"TooHeavyIsRefused", "an entry heavier than the whole store may be is not stored, and costs nobody his place", tooHeavy},
-	{"RoomIsMadeFirst", "a full store takes what is new, and finds it", roomIsMade},
-	{"OldestVariantsGoFirst", "of the variants of one URI all are dropped, or the oldest first", oldestFirst},
-	{"TheHeapIsBounded", "after ten times as much was offered the heap holds at most 1.2 times MaxBytes", heapIsBounded},
+	{"MaxEntryBytesIsHeeded",
+		"MaxEntryBytes is what the Config says, and no larger body is stored", maxEntryBytes},
+	{"TheBoundIsExact",
+		"after any sequence of calls Bytes is the weight of all that is stored, and at most MaxBytes", boundIsExact},
+	{"TooHeavyIsRefused",
+		"an entry heavier than the whole store may be is not stored, and costs nobody his place", tooHeavy},
+	{"RoomIsMadeFirst",
+		"a full store takes what is new, and finds it", roomIsMade},
+	{"OldestVariantsGoFirst",
+		"of the variants of one URI all are dropped, or the oldest first", oldestFirst},
+	{"TheHeapIsBounded",
+		"after ten times as much was offered the heap holds at most 1.2 times MaxBytes", heapIsBounded},
 }
 
 func maxEntryBytes(t *testing.T, open opener) {
@@ -45,7 +51,8 @@ func boundIsExact(t *testing.T, open opener) {
 		if random.IntN(50) == 0 {
 			size = random.IntN(bound)
 		}
-		e := s.entry(numbered(random.IntN(20)), filled(size), "Authorization", strconv.Itoa(random.IntN(3)), "Accept-Language", "x-"+strconv.Itoa(random.IntN(20)))
+		e := s.entry(numbered(random.IntN(20)), filled(size),
+			"Authorization", strconv.Itoa(random.IntN(3)), "Accept-Language", "x-"+strconv.Itoa(random.IntN(20)))
 		switch random.IntN(10) {
 		case 0:
 			s.store.DeleteAll(e.Key())

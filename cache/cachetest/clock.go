@@ -6,11 +6,16 @@ import (
 )
 
 var clock = []rule{
-	{"FreshUntilItsLifetimeEnds", "an answer is reused for its lifetime, and no longer (RFC 9111 section 4.2)", lifetime},
-	{"DelayCountsAsAge", "the time that an answer took is part of its age (RFC 9111 section 4.2.3)", delayed},
-	{"AgeBeginsBeforeTheBody", "an answer is as old as its header, however long its body took (RFC 9111 section 4.2.3)", slowBody},
-	{"OldDatesAreOld", "the time since Date is a lower bound of the age (RFC 9111 section 4.2.3)", oldDate},
-	{"FutureDatesGiveNothing", "a Date in the future makes an answer no younger, and Expires counts from Date (RFC 9111 section 4.2.1, 4.2.3)", futureDate},
+	{"FreshUntilItsLifetimeEnds",
+		"an answer is reused for its lifetime, and no longer (RFC 9111 section 4.2)", lifetime},
+	{"DelayCountsAsAge",
+		"the time that an answer took is part of its age (RFC 9111 section 4.2.3)", delayed},
+	{"AgeBeginsBeforeTheBody",
+		"an answer is as old as its header, however long its body took (RFC 9111 section 4.2.3)", slowBody},
+	{"OldDatesAreOld",
+		"the time since Date is a lower bound of the age (RFC 9111 section 4.2.3)", oldDate},
+	{"FutureDatesGiveNothing",
+		"a Date in the future makes an answer no younger, and Expires counts from Date (RFC 9111 section 4.2.1, 4.2.3)", futureDate},
 }
 
 func lifetime(p *probe) {

@@ -6,17 +6,28 @@ import (
 )
 
 var control = []rule{
-	{"FirstAnswersAreReused", "an answer within its max-age is served without contact (RFC 9111 section 4.2.1)", reused},
-	{"ContradictionsAreReadStrictly", "of directives that contradict each other the strictest counts (RFC 9111 section 4.2.1)", contradictions},
-	{"MalformedMaxAgeIsNone", "a max-age that is no number makes an answer stale (RFC 9111 section 1.2.2, 4.2.1)", malformedMaxAge},
-	{"HugeMaxAgeSaturates", "a max-age that overflows is the greatest there is, and not a negative one (RFC 9111 section 1.2.2)", hugeMaxAge},
-	{"HugeAgeIsStale", "an Age that overflows is the greatest there is (RFC 9111 section 1.2.2, 5.1)", hugeAge},
-	{"InvalidExpiresIsThePast", "Expires that is invalid, or 0, or given twice, is in the past; max-age overrides it (RFC 9111 section 5.3)", expires},
-	{"SharedDirectivesGiveNothing", "s-maxage and proxy-revalidate are not for a private cache (RFC 9111 section 5.2.2.8, 5.2.2.10)", sharedDirectives},
-	{"StatusesWithoutLifetimeAreNotReused", "most statuses, and 200 without a hint, are reused only if their origin has given a lifetime (RFC 9111 section 4.2.2)", statuses},
-	{"DirectivesAreCaseInsensitive", "directives are known in any case, and what is unknown is ignored (RFC 9111 section 5.2, 5.2.3)", directives},
-	{"RequestDirectivesAreHeeded", "max-age, min-fresh and no-cache of a request, and Pragma, keep it from what they exclude (RFC 9111 section 5.2.1, 5.4)", requested},
-	{"OnlyIfCachedMakesNoContact", "a request with only-if-cached is answered from the store or with 504 (RFC 9111 section 5.2.1.7)", onlyIfCached},
+	{"FirstAnswersAreReused",
+		"an answer within its max-age is served without contact (RFC 9111 section 4.2.1)", reused},
+	{"ContradictionsAreReadStrictly",
+		"of directives that contradict each other the strictest counts (RFC 9111 section 4.2.1)", contradictions},
+	{"MalformedMaxAgeIsNone",
+		"a max-age that is no number makes an answer stale (RFC 9111 section 1.2.2, 4.2.1)", malformedMaxAge},
+	{"HugeMaxAgeSaturates",
+		"a max-age that overflows is the greatest there is, and not a negative one (RFC 9111 section 1.2.2)", hugeMaxAge},
+	{"HugeAgeIsStale",
+		"an Age that overflows is the greatest there is (RFC 9111 section 1.2.2, 5.1)", hugeAge},
+	{"InvalidExpiresIsThePast",
+		"Expires that is invalid, or 0, or given twice, is in the past; max-age overrides it (RFC 9111 section 5.3)", expires},
+	{"SharedDirectivesGiveNothing",
+		"s-maxage and proxy-revalidate are not for a private cache (RFC 9111 section 5.2.2.8, 5.2.2.10)", sharedDirectives},
+	{"StatusesWithoutLifetimeAreNotReused",
+		"most statuses, and 200 without a hint, are reused only if their origin has given a lifetime (RFC 9111 section 4.2.2)", statuses},
+	{"DirectivesAreCaseInsensitive",
+		"directives are known in any case, and what is unknown is ignored (RFC 9111 section 5.2, 5.2.3)", directives},
+	{"RequestDirectivesAreHeeded",
+		"max-age, min-fresh and no-cache of a request, and Pragma, keep it from what they exclude (RFC 9111 section 5.2.1, 5.4)", requested},
+	{"OnlyIfCachedMakesNoContact",
+		"a request with only-if-cached is answered from the store or with 504 (RFC 9111 section 5.2.1.7)", onlyIfCached},
 }
 
 func reused(p *probe) {
@@ -104,7 +115,8 @@ func expires(p *probe) {
 }
 
 func sharedDirectives(p *probe) {
-	p.unusable([]string{"Cache-Control", "s-maxage=60"}, []string{"Cache-Control", "max-age=0, s-maxage=60"}, []string{"Cache-Control", "s-maxage=60, proxy-revalidate", "Expires", "0"})
+	p.unusable([]string{"Cache-Control", "s-maxage=60"}, []string{"Cache-Control", "max-age=0, s-maxage=60"},
+		[]string{"Cache-Control", "s-maxage=60, proxy-revalidate", "Expires", "0"})
 	p.numbers(fresh("", "Cache-Control", "s-maxage=0, proxy-revalidate, private"))
 	p.misses("1", "Cache-Control", "no-cache")
 	p.hits("1")
@@ -128,7 +140,9 @@ func statuses(p *probe) {
 
 func directives(p *probe) {
 	p.unusable([]string{"Cache-Control", "Max-Age=60, NO-STORE"}, []string{"Cache-Control", "max-age=60,No-Cache"})
-	for _, v := range []string{"MAX-AGE=60", "x, max-age=60, y=1", `z="max-age=0", max-age=60`, ",,max-age=60,", `max-age="60"`, "no-storey, max-age=60"} {
+	for _, v := range []string{
+		"MAX-AGE=60", "x, max-age=60, y=1", `z="max-age=0", max-age=60`, ",,max-age=60,", `max-age="60"`, "no-storey, max-age=60",
+	} {
 		p.numbers(says("", "Cache-Control", v))
 		p.misses("1", "Cache-Control", "no-cache")
 		p.hits("1")

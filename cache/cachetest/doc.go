@@ -30,6 +30,7 @@
 //   - a body that ends with its connection is not stored, for it may have been cut
 //   - of a repeated max-age the lowest counts, and one that cannot be read is 0
 //   - an answer that is not stored ends the older one that it would have replaced
+//   - a 412, 416 or 417 is for whoever had the condition, range or expectation
 //   - the caller gets what has arrived of a body at once, and a header that is all his own
 //   - Set-Cookie is kept, as are trailers, or else an answer with trailers is not stored
 //
@@ -38,5 +39,6 @@
 // # Where to look
 //
 // store.go has the promises, bounds.go those about room, races.go those about concurrent calls, and forge.go makes
-// the entries. roundtripper.go begins with the rules' files, origin.go answers by a script, probe.go asks, and structured.go reads labels.
+// the entries. roundtripper.go runs the rules, which isolation.go, bodies.go, writes.go and their like have; origin.go answers by
+// a script, probe.go asks, and structured.go reads labels.
 package cachetest

@@ -7,13 +7,20 @@ import (
 )
 
 var headers = []rule{
-	{"HugeHeadersPass", "a header however large reaches its caller as it is, stored or not", hugeHeaders},
-	{"ConnectionFieldsAreNotStored", "what is about one connection is not in an answer from the store (RFC 9111 section 3.1)", hopByHop},
-	{"HeadersAreTheCallers", "a caller may change the header that he was given: nobody else sees that", callersHeader},
-	{"LinesStayApart", "lines of one field are served as they came, in their order (RFC 9110 section 5.3)", lines},
-	{"SetCookieIsKept", "Set-Cookie is part of a fresh answer like any other field (RFC 9111 section 7.3)", setCookie},
-	{"RequestsAreNotChanged", "a RoundTripper does not change a request, be it answered, validated or forwarded (net/http)", unchanged},
-	{"ResponsesNameTheirRequest", "Response.Request is the very request of this caller (net/http)", named},
+	{"HugeHeadersPass",
+		"a header however large reaches its caller as it is, stored or not", hugeHeaders},
+	{"ConnectionFieldsAreNotStored",
+		"what is about one connection is not in an answer from the store (RFC 9111 section 3.1)", hopByHop},
+	{"HeadersAreTheCallers",
+		"a caller may change the header that he was given: nobody else sees that", callersHeader},
+	{"LinesStayApart",
+		"lines of one field are served as they came, in their order (RFC 9110 section 5.3)", lines},
+	{"SetCookieIsKept",
+		"Set-Cookie is part of a fresh answer like any other field (RFC 9111 section 7.3)", setCookie},
+	{"RequestsAreNotChanged",
+		"a RoundTripper does not change a request, be it answered, validated or forwarded (net/http)", unchanged},
+	{"ResponsesNameTheirRequest",
+		"Response.Request is the very request of this caller (net/http)", named},
 }
 
 func hugeHeaders(p *probe) {

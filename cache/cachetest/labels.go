@@ -7,9 +7,12 @@ import (
 )
 
 var labels = []rule{
-	{"AgeIsFromTheOriginOn", "Age of a stored answer is what it came with, the time it took and the time since (RFC 9111 section 4.2.3, 5.1)", age},
-	{"LabelsCanBeRead", "Cache-Status is a list of RFC 8941, its ttl what is left, its member the last of the list (RFC 9211 section 2)", cacheStatus},
-	{"DatesAreKept", "Date, Expires and Cache-Control are served as the origin sent them (RFC 9111 section 4)", dates},
+	{"AgeIsFromTheOriginOn",
+		"Age of a stored answer is what it came with, the time it took and the time since (RFC 9111 section 4.2.3, 5.1)", age},
+	{"LabelsCanBeRead",
+		"Cache-Status is a list of RFC 8941, its ttl what is left, its member the last of the list (RFC 9211 section 2)", cacheStatus},
+	{"DatesAreKept",
+		"Date, Expires and Cache-Control are served as the origin sent them (RFC 9111 section 4)", dates},
 }
 
 func age(p *probe) {

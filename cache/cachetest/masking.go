@@ -7,14 +7,22 @@ import (
 )
 
 var masking = []rule{
-	{"GoneIsNotMasked", "an answer that ends a resource, or access to it, is not followed by the older one (RFC 9111 section 4)", gone},
-	{"UnstorableEndsTheOlder", "a newer answer that may not be stored still replaces the older one (RFC 9111 section 4, 5.2.2.5)", unstorable},
-	{"NoStoreIsNeverServed", "an answer with no-store is not stored, to be served after a failure either (RFC 9111 section 5.2.2.5)", noStore},
-	{"NoCacheIsNeverServedUnasked", "an answer with no-cache is not served without a successful validation, whatever has failed (RFC 9111 section 5.2.2.4)", noCache},
-	{"FieldsOfNoCacheAreNotServed", "fields that no-cache names are not served without a successful validation (RFC 9111 section 5.2.2.4)", fieldsOfNoCache},
-	{"MustRevalidateIsNeverServedStale", "an answer with must-revalidate is not served stale, whatever has failed (RFC 9111 section 5.2.2.2)", mustRevalidate},
-	{"RequestNoStoreIsHeeded", "the answer to a request with no-store is not stored (RFC 9111 section 5.2.1.5)", requestNoStore},
-	{"FailuresAreNotStored", "an error of the network's is nothing to reuse: the next caller gets a try of his own", failures},
+	{"GoneIsNotMasked",
+		"an answer that ends a resource, or access to it, is not followed by the older one (RFC 9111 section 4)", gone},
+	{"UnstorableEndsTheOlder",
+		"a newer answer that may not be stored still replaces the older one (RFC 9111 section 4, 5.2.2.5)", unstorable},
+	{"NoStoreIsNeverServed",
+		"an answer with no-store is not stored, to be served after a failure either (RFC 9111 section 5.2.2.5)", noStore},
+	{"NoCacheIsNeverServedUnasked",
+		"an answer with no-cache is not served without a successful validation, whatever has failed (RFC 9111 section 5.2.2.4)", noCache},
+	{"FieldsOfNoCacheAreNotServed",
+		"fields that no-cache names are not served without a successful validation (RFC 9111 section 5.2.2.4)", fieldsOfNoCache},
+	{"MustRevalidateIsNeverServedStale",
+		"an answer with must-revalidate is not served stale, whatever has failed (RFC 9111 section 5.2.2.2)", mustRevalidate},
+	{"RequestNoStoreIsHeeded",
+		"the answer to a request with no-store is not stored (RFC 9111 section 5.2.1.5)", requestNoStore},
+	{"FailuresAreNotStored",
+		"an error of the network's is nothing to reuse: the next caller gets a try of his own", failures},
 }
 
 func gone(p *probe) {
@@ -66,7 +74,8 @@ func noCache(p *probe) {
 }
 
 func fieldsOfNoCache(p *probe) {
-	p.answers(fresh("text", "Cache-Control", `no-cache="x-secret, X-Token" , no-cache="X-More"`, "X-Secret", "1", "X-Token", "2", "X-More", "3", "X-Open", "4"))
+	p.answers(fresh("text", "Cache-Control", `no-cache="x-secret, X-Token" , no-cache="X-More"`,
+		"X-Secret", "1", "X-Token", "2", "X-More", "3", "X-Open", "4"))
 	p.misses("text")
 	g := p.get()
 	for _, name := range []string{"X-Secret", "X-Token", "X-More"} {

@@ -2,6 +2,7 @@ package cachetest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"reflect"
@@ -26,6 +27,14 @@ type got struct {
 	text      string
 	err       error // of the body
 	forwarded bool  // the origin was asked
+}
+
+func (g got) String() string {
+	from := "the store"
+	if g.forwarded {
+		from = "the origin"
+	}
+	return fmt.Sprintf("%d %q, %v, from %s", g.StatusCode, short(g.text), g.err, from)
 }
 
 // request returns a request with the given fields, name and value in turn.
@@ -56,7 +65,8 @@ func (p *probe) try(req *http.Request) (*http.Response, error) {
 	p.Helper()
 	before := req.Clone(context.Background())
 	resp, err := p.cache.RoundTrip(req)
-	if req.Method != before.Method || !reflect.DeepEqual(req.URL, before.URL) || req.Host != before.Host || !reflect.DeepEqual(req.Header, before.Header) {
+	same := req.Method == before.Method && req.Host == before.Host
+	if !same || !reflect.DeepEqual(req.URL, before.URL) || !reflect.DeepEqual(req.Header, before.Header) {
 		p.Errorf("%s %s: the request was changed, from %v to %v", before.Method, before.URL, before.Header, req.Header)
 	}
 	if err != nil {
@@ -96,7 +106,7 @@ func (p *probe) hit(want string, req *http.Request) got {
 	p.Helper()
 	g := p.do(req)
 	if g.text != want || g.forwarded || g.err != nil {
-		p.Errorf("%s %s %v: %d %q, %v, forwarded %t; want %q from the store", req.Method, req.URL, req.Header, g.StatusCode, short(g.text), g.err, g.forwarded, short(want))
+		p.Errorf("%s %s %v: %v; want %q from the store", req.Method, req.URL, req.Header, g, short(want))
 	}
 	return g
 }
@@ -106,7 +116,7 @@ func (p *probe) miss(want string, req *http.Request) got {
 	p.Helper()
 	g := p.do(req)
 	if g.text != want || !g.forwarded || g.err != nil {
-		p.Errorf("%s %s %v: %d %q, %v, forwarded %t; want %q from the origin", req.Method, req.URL, req.Header, g.StatusCode, short(g.text), g.err, g.forwarded, short(want))
+		p.Errorf("%s %s %v: %v; want %q from the origin", req.Method, req.URL, req.Header, g, short(want))
 	}
 	return g
 }

@@ -12,11 +12,16 @@ import (
 )
 
 var races = []promise{
-	{"DeleteAllWaitsForPut", "a Put that has called Join is waited for by DeleteAll: nothing from before a write is stored after it", deleteAllWaits},
-	{"AllWaitsForPut", "a Put that has called Join is waited for by All: nothing from before a purge is stored after it", allWaits},
-	{"PutsAreNotInterleaved", "two Puts of one URI come one after the other: both variants are stored, and of one request the newer answer", putsTogether},
-	{"PutAndDeleteAreNotInterleaved", "a Put and a Delete of one URI come one after the other: what was put is stored, what was deleted is not", putAndDelete},
-	{"ManyTogetherKeepThePromises", "under any number of callers the bound holds, a slice never changes, and the sums are right in the end", manyTogether},
+	{"DeleteAllWaitsForPut",
+		"a Put that has called Join is waited for by DeleteAll: nothing from before a write is stored after it", deleteAllWaits},
+	{"AllWaitsForPut",
+		"a Put that has called Join is waited for by All: nothing from before a purge is stored after it", allWaits},
+	{"PutsAreNotInterleaved",
+		"two Puts of one URI come one after the other: both variants are stored, and of one request the newer answer", putsTogether},
+	{"PutAndDeleteAreNotInterleaved",
+		"a Put and a Delete of one URI come one after the other: what was put is stored, what was deleted is not", putAndDelete},
+	{"ManyTogetherKeepThePromises",
+		"under any number of callers the bound holds, a slice never changes, and the sums are right in the end", manyTogether},
 }
 
 // meet calls functions at once, as near as that can be had: all spin until the last is there, and each a little longer, by an
@@ -150,7 +155,8 @@ func manyTogether(t *testing.T, open opener) {
 		random := rand.New(rand.NewPCG(uint64(seed), 1))
 		entries := make([]*cache.Entry, steps(1000))
 		for i := range entries {
-			entries[i] = s.entry(numbered(random.IntN(20)), filled(random.IntN(3000)), "Authorization", strconv.Itoa(random.IntN(2)), "Accept-Language", "x-"+strconv.Itoa(random.IntN(20)))
+			entries[i] = s.entry(numbered(random.IntN(20)), filled(random.IntN(3000)),
+				"Authorization", strconv.Itoa(random.IntN(2)), "Accept-Language", "x-"+strconv.Itoa(random.IntN(20)))
 		}
 		all.Go(func() {
 			for _, e := range entries {

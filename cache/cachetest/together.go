@@ -12,9 +12,12 @@ import (
 )
 
 var together = []rule{
-	{"HitsShareNothing", "callers who are served the same answer at once may each change header and body as they like", shareNothing},
-	{"BodiesAreReadApart", "each caller has his own place in a body, and an end of his own", readApart},
-	{"NobodyGetsAnothers", "with many callers, URIs, variants and writes at once, an answer is that to its request (RFC 9111 section 4)", storm},
+	{"HitsShareNothing",
+		"callers who are served the same answer at once may each change header and body as they like", shareNothing},
+	{"BodiesAreReadApart",
+		"each caller has his own place in a body, and an end of his own", readApart},
+	{"NobodyGetsAnothers",
+		"with many callers, URIs, variants and writes at once, an answer is that to its request (RFC 9111 section 4)", storm},
 }
 
 func shareNothing(p *probe) {

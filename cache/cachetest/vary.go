@@ -9,14 +9,22 @@ import (
 )
 
 var vary = []rule{
-	{"VariantsAreApart", "an answer is reused for the request fields that its Vary names, all equal (RFC 9111 section 4.1)", variants},
-	{"AbsentMatchesOnlyAbsent", "a field that Vary names and the stored request did not have must be absent again (RFC 9111 section 4.1)", absent},
-	{"OlderVariantsStayHidden", "of several answers that match the newest counts, and if that may not be used none does (RFC 9111 section 4.1)", hidden},
-	{"ManyVariantsAreNotMixed", "however many variants a URI has, nobody gets another's (RFC 9111 section 4.1)", manyVariants},
-	{"VaryStarMatchesNothing", "an answer with a star in Vary matches no other request (RFC 9111 section 4.1)", varyStar},
-	{"MalformedVaryMatchesNothing", "a Vary with what is no field name may mean any: nothing is known to match it (RFC 9110 section 12.5.5)", malformedVary},
-	{"HugeVaryIsHeeded", "a Vary of thousands of names is heeded to the last, or its answer is not stored (RFC 9111 section 4.1)", hugeVary},
-	{"VaryIsAboutTheRequestAsSent", "a request may be reused and changed once its answer was read: the store keeps what was sent (net/http, RoundTripper)", asSent},
+	{"VariantsAreApart",
+		"an answer is reused for the request fields that its Vary names, all equal (RFC 9111 section 4.1)", variants},
+	{"AbsentMatchesOnlyAbsent",
+		"a field that Vary names and the stored request did not have must be absent again (RFC 9111 section 4.1)", absent},
+	{"OlderVariantsStayHidden",
+		"of several answers that match the newest counts, and if that may not be used none does (RFC 9111 section 4.1)", hidden},
+	{"ManyVariantsAreNotMixed",
+		"however many variants a URI has, nobody gets another's (RFC 9111 section 4.1)", manyVariants},
+	{"VaryStarMatchesNothing",
+		"an answer with a star in Vary matches no other request (RFC 9111 section 4.1)", varyStar},
+	{"MalformedVaryMatchesNothing",
+		"a Vary with what is no field name may mean any: nothing is known to match it (RFC 9110 section 12.5.5)", malformedVary},
+	{"HugeVaryIsHeeded",
+		"a Vary of thousands of names is heeded to the last, or its answer is not stored (RFC 9111 section 4.1)", hugeVary},
+	{"VaryIsAboutTheRequestAsSent",
+		"a request may be reused and changed once its answer was read: the store keeps what was sent (net/http, RoundTripper)", asSent},
 }
 
 func variants(p *probe) {

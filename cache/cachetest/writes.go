@@ -8,17 +8,28 @@ import (
 )
 
 var writes = []rule{
-	{"WritesInvalidate", "after an unsafe request that went well nothing stored of its URI is served (RFC 9111 section 4.4)", invalidate},
-	{"WritesInvalidateForEveryone", "a write ends all variants of its URI, and what other callers were answered (RFC 9111 section 4.4)", everyone},
-	{"LocationsAreInvalidated", "Location and Content-Location of a write are invalidated on its own origin only (RFC 9111 section 4.4)", locations},
-	{"WritesAreNotStored", "an answer to POST, PUT or DELETE is neither reused for a GET nor for itself (RFC 9111 section 4, RFC 9110 section 9.3)", writesUnstored},
-	{"GetBegunBeforeAWriteIsNotStored", "an answer to a GET that was sent before a write says nothing of what is after it (RFC 9111 section 4.4)", begunBefore},
-	{"GetReadAcrossAWriteIsNotStored", "the same where only the body of the answer ends after the write (RFC 9111 section 4.4)", readAcross},
-	{"GetWithinAWriteIsNotKept", "an answer that came while the write was under way ends with it (RFC 9111 section 4.4)", within},
-	{"ValidationAcrossAWriteIsNotStored", "a 304 to a request that was sent before a write brings nothing back (RFC 9111 section 4.4)", validatedAcross},
-	{"RefreshAcrossAWriteIsNotStored", "what is refreshed in the background, or would be, ends with a write like any answer (RFC 9111 section 4.4, RFC 5861 section 3)", refreshedAcross},
-	{"LateNotModifiedRevivesNothing", "a 304 to an earlier request than the stored answer's is about another (RFC 9111 section 4.3.4)", lateNotModified},
-	{"OlderNeverReplacesNewer", "the answer to an earlier request does not replace that to a later one (RFC 9111 section 4)", olderAnswer},
+	{"WritesInvalidate",
+		"after an unsafe request that went well nothing stored of its URI is served (RFC 9111 section 4.4)", invalidate},
+	{"WritesInvalidateForEveryone",
+		"a write ends all variants of its URI, and what other callers were answered (RFC 9111 section 4.4)", everyone},
+	{"LocationsAreInvalidated",
+		"Location and Content-Location of a write are invalidated on its own origin only (RFC 9111 section 4.4)", locations},
+	{"WritesAreNotStored",
+		"an answer to POST, PUT or DELETE is neither reused for a GET nor for itself (RFC 9111 section 4, RFC 9110 section 9.3)", writesUnstored},
+	{"GetBegunBeforeAWriteIsNotStored",
+		"an answer to a GET that was sent before a write says nothing of what is after it (RFC 9111 section 4.4)", begunBefore},
+	{"GetReadAcrossAWriteIsNotStored",
+		"the same where only the body of the answer ends after the write (RFC 9111 section 4.4)", readAcross},
+	{"GetWithinAWriteIsNotKept",
+		"an answer that came while the write was under way ends with it (RFC 9111 section 4.4)", within},
+	{"ValidationAcrossAWriteIsNotStored",
+		"a 304 to a request that was sent before a write brings nothing back (RFC 9111 section 4.4)", validatedAcross},
+	{"RefreshAcrossAWriteIsNotStored",
+		"what is refreshed in the background, or would be, ends with a write like any answer (RFC 9111 section 4.4, RFC 5861 section 3)", refreshedAcross},
+	{"LateNotModifiedRevivesNothing",
+		"a 304 to an earlier request than the stored answer's is about another (RFC 9111 section 4.3.4)", lateNotModified},
+	{"OlderNeverReplacesNewer",
+		"the answer to an earlier request does not replace that to a later one (RFC 9111 section 4)", olderAnswer},
 }
 
 func invalidate(p *probe) {
@@ -54,7 +65,8 @@ func locations(p *probe) {
 	}
 	p.answersBy(func(req *http.Request) answer {
 		if req.Method == http.MethodPost {
-			return answer{status: http.StatusCreated, fields: []string{"Location", "/1", "Content-Location", "http://a.test/2", "Location", "http://b.test/1", "Location", "HTTP://A.Test:80/x/../3?q#part"}}
+			return answer{status: http.StatusCreated, fields: []string{"Location", "/1", "Content-Location", "http://a.test/2",
+				"Location", "http://b.test/1", "Location", "HTTP://A.Test:80/x/../3?q#part"}}
 		}
 		return fresh("new")
 	})
