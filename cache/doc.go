@@ -1,5 +1,5 @@
 // Package cache keeps the last good answers of an HTTP client in memory and decides when one may stand
-// in for an answer that could not be had: the rules of RFC 9111 for a private cache, partitioned by
+// in for an answer that could not be had: the rules of RFC 9111 for a private cache (or a shared one), partitioned by
 // credentials, applied to a store that is bounded in bytes.
 //
 // By default it is a fallback, not an accelerator. While the origin answers, every request goes to the origin and
@@ -27,7 +27,12 @@
 // # Who may see it
 //
 // A client shared by several users is a shared cache in the sense of RFC 9111 section 1, so every
-// answer belongs to a partition: a keyed hash of all request fields that may say who is asking, or by which origins
+// answer belongs to a partition. With [Rules.Fresh] that is a keyed hash of credentials alone: Authorization, Proxy-Authorization,
+// Cookie, X-Api-Key, Api-Key, X-Auth-Token, the userinfo of the URL, and fields whose names end in -Token, -Key, -Secret, -Session,
+// -Assertion or Authorization; and of [Rules.KeyHeaders]. The origin names the rest in Vary, or [Rules.Partition] says whose a
+// request is.
+//
+// Without Fresh it is more cautious, since nothing is lost by it but a fallback: a keyed hash of all request fields that may say who is asking, or by which origins
 // answer without saying so in Vary. Only an equal set of them finds it again. Every field may, unless this
 // package knows it to be harmless:
 //

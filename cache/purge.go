@@ -41,7 +41,7 @@ func (k Key) ofHost(host string) bool {
 // redacted is what may be told of a URL.
 func redacted(u *url.URL) string {
 	if u == nil {
-		return "what is no URL"
+		return "a string that is no URL"
 	}
 	return u.Redacted()
 }

@@ -2,6 +2,7 @@ package cache
 
 import (
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -29,7 +30,7 @@ type Rules struct {
 	// are stored (RFC 9211). Else only what comes from the store has one, and all others are as they came.
 	LabelAll bool
 
-	// KeyHeaders are request fields that separate answers whether the origin names them in Vary or not. Nil: X-Forwarded-Host,
+	// KeyHeaders are request fields that separate answers whether the origin names them in Vary or not, besides X-Forwarded-Host,
 	// X-Forwarded-Proto, Forwarded and Origin.
 	KeyHeaders []string
 }
@@ -38,12 +39,9 @@ var defaultKeyHeaders = []string{"X-Forwarded-Host", "X-Forwarded-Proto", "Forwa
 
 // For returns a Cache over the same store, with the same keys and partitions, that reuses by r.
 func (c *Cache) For(r Rules) *Cache {
-	headers := defaultKeyHeaders
-	if r.KeyHeaders != nil {
-		headers = make([]string, len(r.KeyHeaders))
-		for i, name := range r.KeyHeaders {
-			headers[i] = http.CanonicalHeaderKey(name)
-		}
+	headers := slices.Clip(defaultKeyHeaders)
+	for _, name := range r.KeyHeaders {
+		headers = append(headers, http.CanonicalHeaderKey(name))
 	}
 	r.KeyHeaders = headers
 	return &Cache{core: c.core, rules: r}

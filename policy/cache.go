@@ -17,12 +17,18 @@ type Cache struct {
 
 	// Fresh reuses answers as RFC 9111 has it: one that is fresh is served without
 	// contact, one that is stale is validated, and what a request and an answer say
-	// about it is heeded. Default: false.
+	// about it is heeded. An answer with neither max-age nor Expires is fresh for a
+	// tenth of its age by Last-Modified, at most 24 h (section 4.2.2).
+	//
+	// Only credentials separate callers then: Authorization, Proxy-Authorization,
+	// Cookie, X-Api-Key, Api-Key, X-Auth-Token, the userinfo of the URL, and fields
+	// whose names end in -Token, -Key, -Secret, -Session, -Assertion or Authorization.
+	// Without Fresh every field does that is not known to be harmless. Default: false.
 	Fresh bool
 
 	// Partition says whose a request is, in place of its credentials: answers are
-	// shared by the requests of one tenant; with false a request has no part in the
-	// cache. Only with Fresh. Nil, the default: who shows the same credentials shares.
+	// shared by the requests of one tenant; with false, or when it panics, a request is
+	// sent and its answer not stored. It is called several times for a call. Only with Fresh. Nil, the default: who shows the same credentials shares.
 	Partition func(req *http.Request) (tenant string, ok bool) `json:"-"`
 
 	// Shared tells that callers share the answers of the host, or those of one tenant
@@ -33,9 +39,9 @@ type Cache struct {
 	// one user may see another may not.
 	Shared bool
 
-	// RefreshInterval is how old a stored answer must be to be replaced by one that
-	// says the same of itself, so that a busy client need not keep every answer.
-	// Zero, the default: the last one is kept.
+	// RefreshInterval spares a busy client copies, never requests: a stored answer that
+	// is younger is not replaced by one with the same validators and lifetime. Zero, the
+	// default: the last one is kept.
 	RefreshInterval time.Duration
 
 	// LabelAll adds a member of Cache-Status to answers of the origin too, which says
@@ -44,8 +50,9 @@ type Cache struct {
 	LabelAll bool
 
 	// KeyHeaders are request fields that separate answers whether the origin names
-	// them in Vary or not. Only with Fresh. Nil, the default: X-Forwarded-Host,
-	// X-Forwarded-Proto, Forwarded and Origin.
+	// them in Vary or not, besides X-Forwarded-Host, X-Forwarded-Proto, Forwarded and
+	// Origin. Whatever tells users apart and is no credential (X-User-Id, X-Tenant)
+	// must be here, in Vary, or in Partition. Only with Fresh. Default: none more.
 	KeyHeaders []string
 }
 

@@ -21,14 +21,15 @@ type Fallback struct {
 
 	// StaleLimit caps the staleness that MaxStale, the origin and the request may
 	// ask for. Default: 24 h. Zero: 24 h where MaxStale is set; where both are
-	// zero nothing is stored, and nothing stale is served.
+	// zero nothing is stored, and nothing stale is served, but by Cache.Fresh.
 	StaleLimit time.Duration
 
 	// After is how long a call waits for the origin's answer to begin when there is a
 	// stored one that may be served: that is served then, and the request goes on in
 	// the background, counts as usual and brings the store up to date. Until it has,
 	// further calls for the same are answered at once. The hooks of net/http/httptrace
-	// are not called for such calls. Zero, the default: as long as Timeout lets it.
+	// are not called for such calls. What is past its freshness may be served within
+	// MaxStale or the origin's stale-if-error, here as elsewhere. Zero, the default: as long as Timeout lets it.
 	After time.Duration
 
 	// Degraded builds a partial answer, in memory, when there is no stored one,

@@ -110,6 +110,9 @@ func (p Policy) validateTogether(v *validator) {
 	if p.Fallback.After > 0 && !p.Fallback.Stores() && !p.Cache.Fresh {
 		v.add("Fallback.After", p.Fallback.After, "0 without Fallback.MaxStale, Fallback.StaleLimit or Cache.Fresh: there is nothing stored to serve")
 	}
+	if total := p.Timeout.Total; p.Fallback.After > 0 && total > 0 && p.Fallback.After >= total {
+		v.add("Fallback.After", p.Fallback.After, fmt.Sprintf("below Timeout.Total (%v), by which the call is over", total))
+	}
 	if b.rates() && p.Bulkhead.MaxConcurrent > 0 && b.MinCalls > p.Bulkhead.MaxConcurrent {
 		v.add("Breaker.MinCalls", b.MinCalls, fmt.Sprintf("at most Bulkhead.MaxConcurrent (%d), or a host that hangs could never be proved slow", p.Bulkhead.MaxConcurrent))
 	}

@@ -12,8 +12,8 @@ import (
 // who finds nothing stored then goes out himself.
 
 const (
-	// aloneTime is how long requests do not wait for each other after an answer that
-	// was of no use to those who had (hit-for-miss).
+	// aloneTime is how long requests do not wait for each other after the last one whose
+	// answer was of no use to those who had (hit-for-miss).
 	aloneTime = 10 * time.Second
 	// mostAlone bounds how many of those are remembered of a host.
 	mostAlone = 4096
@@ -45,6 +45,7 @@ func (f *flights) join(what cache.Flight, now time.Duration) (_ *flight, leads b
 	defer f.mu.Unlock()
 	if until, marked := f.alone[what]; marked {
 		if now < until {
+			f.alone[what] = now + aloneTime
 			return nil, false
 		}
 		delete(f.alone, what)

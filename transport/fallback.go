@@ -147,6 +147,8 @@ func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
 			capture.Settled(func(how cache.Settlement) { fl.end(how, f.h.t.now()) })
 		case c.reuse.exchange.Stored():
 			fl.end(cache.Kept, f.h.t.now())
+		case resp.StatusCode >= 500: // the next one may be better
+			fl.end(0, f.h.t.now())
 		default:
 			fl.end(cache.Useless, f.h.t.now())
 		}
