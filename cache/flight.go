@@ -43,5 +43,6 @@ func (x *Exchange) Collapsed(y *Exchange) {
 	}
 }
 
-// Stored reports whether the answer that [Cache.Received] was told of is stored, or will be when it has been read to its end.
+// Stored reports whether the answer that [Cache.Received] was told of is stored, or will be when it has been read to its end;
+// of one that [Cache.Validated] was told of, whether it is, and is fresh.
 func (x *Exchange) Stored() bool { return x.stored }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"hash/maphash"
 	"sync"
 	"time"
 
@@ -9,7 +10,7 @@ import (
 
 // Identical requests that come together wait for the first one's answer, where answers
 // are reused. Nobody is given what is not stored for him, and nobody shares a failure:
-// who finds nothing stored then goes out himself.
+// who finds nothing stored then goes out himself, and waits for no second one.
 
 const (
 	// aloneTime is how long requests do not wait for each other after the last one whose
@@ -26,16 +27,18 @@ const (
 type flights struct {
 	mu      sync.Mutex // guards what follows
 	running map[cache.Flight]*flight
-	alone   map[cache.Flight]time.Duration // until when, on the clock
+	alone   map[uint64]time.Duration // until when, on the clock, by a hash
 }
+
+var flightSeed = maphash.MakeSeed()
 
 // flight is one request that others wait for.
 type flight struct {
 	of     *flights
 	what   cache.Flight
-	headed chan struct{} // closed when its answer is being read
+	headed chan struct{} // closed when its answer is being read,
+	since  time.Duration // from then on
 	done   chan struct{} // closed when it has ended
-	again  bool          // then: its caller has left, and another is to go
 }
 
 // join returns the flight to wait for, or, leading, the one that others will wait for;
@@ -43,25 +46,23 @@ type flight struct {
 func (f *flights) join(what cache.Flight, now time.Duration) (_ *flight, leads bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if until, marked := f.alone[what]; marked {
-		if now < until {
-			f.alone[what] = now + aloneTime
-			return nil, false
-		}
-		delete(f.alone, what)
+	if mark := maphash.Comparable(flightSeed, what); now < f.alone[mark] {
+		f.alone[mark] = now + aloneTime
+		return nil, false
 	}
 	if fl := f.running[what]; fl != nil {
 		return fl, false
 	}
 	fl := &flight{of: f, what: what, headed: make(chan struct{}), done: make(chan struct{})}
 	if f.running == nil {
-		f.running, f.alone = map[cache.Flight]*flight{}, map[cache.Flight]time.Duration{}
+		f.running, f.alone = map[cache.Flight]*flight{}, map[uint64]time.Duration{}
 	}
 	f.running[what] = fl
 	return fl, true
 }
 
-// end lets the others go. Useless ends the waiting for such answers, for a while.
+// end lets the others go. What was Useless to them, or Dropped unread, ends the waiting
+// for such answers, for a while; failed does not.
 func (fl *flight) end(how cache.Settlement, now time.Duration) {
 	fl.of.mu.Lock()
 	defer fl.of.mu.Unlock()
@@ -69,41 +70,40 @@ func (fl *flight) end(how cache.Settlement, now time.Duration) {
 		return // it has ended
 	}
 	delete(fl.of.running, fl.what)
-	fl.again = how == cache.Dropped
-	if how == cache.Useless {
+	if how == cache.Useless || how == cache.Dropped {
 		if len(fl.of.alone) >= mostAlone {
 			clear(fl.of.alone)
 		}
-		fl.of.alone[fl.what] = now + aloneTime
+		fl.of.alone[maphash.Comparable(flightSeed, fl.what)] = now + aloneTime
 	}
 	close(fl.done)
 }
+
+// failed is how a flight ends that has brought no answer.
+const failed cache.Settlement = 0
 
 // collapse lets a call that is to be sent wait for another like it, and returns the
 // flight that it leads, if it goes first; or why its waiting has ended, if that is its
 // caller or Timeout.Total. It may have an answer then.
 func (f *fallback) collapse(c *call) (*flight, error) {
-	for c.reuse.stored == nil && !c.opts.NoStale {
-		what, ok := f.cache.Flight(&c.reuse.exchange, named(c.req))
-		if !ok {
-			return nil, nil
-		}
-		fl, leads := f.flights.join(what, f.h.t.now())
-		if fl == nil || leads {
-			return fl, nil
-		}
-		if refreshing(c.req) {
-			return nil, nil
-		}
-		again, err := c.follow(fl)
-		if err != nil {
-			return nil, err
-		}
-		c.reuse = f.begin(c.req, &c.reuse.exchange)
-		if !again {
-			return nil, nil
-		}
+	if c.reuse.stored != nil || c.opts.NoStale {
+		return nil, nil
 	}
+	what, ok := f.cache.Flight(&c.reuse.exchange, named(c.req))
+	if !ok {
+		return nil, nil
+	}
+	fl, leads := f.flights.join(what, f.h.t.now())
+	if fl == nil || leads {
+		return fl, nil
+	}
+	if refreshing(c.req) {
+		return nil, nil
+	}
+	if err := c.follow(fl); err != nil {
+		return nil, err
+	}
+	c.reuse = f.begin(c.req, &c.reuse.exchange)
 	return nil, nil
 }
 
@@ -119,8 +119,9 @@ func (c *call) patience() time.Duration {
 	return d
 }
 
-// follow waits for a flight, and reports whether another is to go in its place.
-func (c *call) follow(fl *flight) (again bool, err error) {
+// follow waits for a flight, and returns why it does not any more if that is its caller
+// or Timeout.Total.
+func (c *call) follow(fl *flight) error {
 	patience, left := c.patience(), c.leftOfTotal(c.h.t.now())
 	timer := time.NewTimer(max(min(left, patience), 0))
 	defer timer.Stop()
@@ -129,24 +130,25 @@ func (c *call) follow(fl *flight) (again bool, err error) {
 	for {
 		select {
 		case <-fl.done:
-			return fl.again, c.gone()
+			return c.gone()
 		case <-headed:
-			body := time.NewTimer(bodyTime)
+			body := time.NewTimer(fl.since + bodyTime - c.h.t.now())
 			defer body.Stop()
 			headed, slow = nil, body.C
 		case <-slow:
-			return false, nil
+			fl.end(cache.Useless, c.h.t.now())
+			return nil
 		case <-c.ctx.Done():
-			return false, c.gone()
+			return c.gone()
 		case <-c.req.Cancel:
-			return false, c.gone()
+			return c.gone()
 		case <-timer.C:
 			if left > patience {
-				return false, nil
+				return nil
 			}
 			e := c.totalTimeout("total")
 			c.timedOut(e, c.sent, false)
-			return false, e
+			return e
 		}
 	}
 }

@@ -84,7 +84,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.reused(f.reused(&c.reuse))
 		return c.reuse.stored, nil
 	}
-	defer f.lands(c, &leads)
+	defer f.lands(&leads)
 	var resp *http.Response
 	if err == nil {
 		if c.reuse.header != nil {
@@ -101,8 +101,10 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 			validated.Request = c.req
 			f.h.counts.validated.Add(1)
 			c.reused("validated")
-			if leads != nil {
+			if leads != nil && c.reuse.exchange.Stored() {
 				leads.end(cache.Kept, f.h.t.now())
+			} else if leads != nil {
+				leads.end(cache.Useless, f.h.t.now())
 			}
 			return validated, nil
 		}
@@ -143,12 +145,13 @@ func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
 		*leads = nil
 		switch {
 		case capture != nil:
+			fl.since = f.h.t.now()
 			close(fl.headed)
 			capture.Settled(func(how cache.Settlement) { fl.end(how, f.h.t.now()) })
 		case c.reuse.exchange.Stored():
 			fl.end(cache.Kept, f.h.t.now())
 		case resp.StatusCode >= 500: // the next one may be better
-			fl.end(0, f.h.t.now())
+			fl.end(failed, f.h.t.now())
 		default:
 			fl.end(cache.Useless, f.h.t.now())
 		}
@@ -156,16 +159,11 @@ func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
 	keep(resp, capture)
 }
 
-// lands ends a flight that has brought nothing: its request has failed, for which the
-// others go out themselves, or its caller has left.
-func (f *fallback) lands(c *call, leads **flight) {
-	fl := *leads
-	switch {
-	case fl == nil:
-	case c.gone() != nil:
-		fl.end(cache.Dropped, f.h.t.now())
-	default:
-		fl.end(0, f.h.t.now())
+// lands ends a flight that has brought nothing: its request has failed, or its caller has
+// left.
+func (f *fallback) lands(leads **flight) {
+	if fl := *leads; fl != nil {
+		fl.end(failed, f.h.t.now())
 	}
 }
 
@@ -204,7 +202,10 @@ func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 	}
 	from.Response.Request = req
 	if from.Refresh && !f.h.breaker.refuses() || f.fresh && from.Stored && f.h.breaker.probing() { // which hits alone would never close
-		f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req))
+		if !f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req)) && from.Refresh { // this call brings it up to date, then
+			u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
+			return u
+		}
 	}
 	u.stored, u.waited = from.Response, waited != nil
 	return u

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"sync"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -59,14 +60,17 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 	r := &race{brought: make(chan struct{}), left: make(chan struct{})}
 	ctx, cancelWith := context.WithCancelCause(behind{context.WithoutCancel(c.ctx), raceKey{}, r})
 	cancel := func() { cancelWith(nil) }
-	follows := context.AfterFunc(c.ctx, func() { cancelWith(context.Cause(c.ctx)) })
-	go r.run(f.h.t, c.req.Clone(ctx))
+	follows := follow(c, cancelWith)
+	req := c.req.Clone(ctx)
+	req.Cancel = nil // which ends with the call
+	go r.run(f.h.t, req)
 	timer := time.NewTimer(f.policy.After)
 	defer timer.Stop()
 	select {
 	case <-r.brought:
 		return r.hand(c, follows)
 	case <-c.ctx.Done():
+	case <-c.req.Cancel:
 	case <-timer.C:
 		stored := f.unanswered(c, true, func() bool { return refreshes.adopt(f.h, k, r, cancel) })
 		if stored != nil {
@@ -80,6 +84,28 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 	return r.hand(c, follows)
 }
 
+// follow has a request cancelled when its caller leaves, until it is told not to.
+func follow(c *call, cancel context.CancelCauseFunc) (stop func() bool) {
+	stop = context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	legacy := c.req.Cancel
+	if legacy == nil {
+		return stop
+	}
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-legacy:
+			cancel(errRequestCanceled)
+		case <-over:
+		}
+	}()
+	var once sync.Once
+	return func() bool {
+		once.Do(func() { close(over) })
+		return stop()
+	}
+}
+
 // unanswered is the stored answer for a call that does not wait any more.
 func (f *fallback) unanswered(c *call, sent bool, may func() bool) *http.Response {
 	why := &Error{Host: f.h.name, Layer: LayerFallback, Limit: f.policy.After, Knob: "Fallback.After", Err: fmt.Errorf("no answer within %v (Fallback.After); the request goes on in the background", f.policy.After)}
@@ -90,7 +116,8 @@ func (f *fallback) unanswered(c *call, sent bool, may func() bool) *http.Respons
 func (r *race) run(t *Transport, req *http.Request) {
 	r.end = runtime.Goexit
 	defer func() {
-		if p := recover(); p != nil {
+		p := recover()
+		if p != nil {
 			r.end = func() { panic(p) }
 		}
 		select {
@@ -98,6 +125,7 @@ func (r *race) run(t *Transport, req *http.Request) {
 			return
 		case <-r.left:
 		}
+		t.survived("a request that its caller has not waited for", p)
 		if r.resp != nil {
 			t.survive("a refresh", func() { t.readOff(r.resp) })
 		}

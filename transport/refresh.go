@@ -91,23 +91,25 @@ func (r *refreshes) runs(k refreshKey) bool {
 	return r.running[k]
 }
 
-// adopt makes a refresh of a request that nobody waits for any more; where one runs for
-// the same, it is not needed. It reports false if there are too many.
+// adopt makes a refresh of a request that nobody waits for any more; beside another for
+// the same it counts as that one. It reports false if there are too many.
 func (r *refreshes) adopt(h *host, k refreshKey, of *race, cancel context.CancelFunc) bool {
-	of.release = func() {}
+	release := func() { r.release(h, k) }
 	stopped := r.take(h, k)
-	switch {
-	case stopped != nil:
-		stop, late := context.AfterFunc(stopped, cancel), time.AfterFunc(refreshTime, cancel)
-		of.release = func() {
-			stop()
-			late.Stop()
-			r.release(h, k)
+	if stopped == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.closed || !r.running[k] {
+			return false
 		}
-	case r.runs(k):
-		cancel()
-	default:
-		return false
+		r.done.Add(1)
+		stopped, release = r.ctx, r.done.Done
+	}
+	stop, late := context.AfterFunc(stopped, cancel), time.AfterFunc(refreshTime, cancel)
+	of.release = func() {
+		stop()
+		late.Stop()
+		release()
 	}
 	return true
 }
@@ -145,6 +147,10 @@ func (t *Transport) readOff(resp *http.Response) {
 	_ = resp.Body.Close()
 }
 
+// closeTime is how long Close waits for what it has ended: a base may not heed its
+// context, and a refresh may be what calls Close.
+const closeTime = time.Second
+
 // close ends those that are under way, and waits for them.
 func (r *refreshes) close() {
 	r.mu.Lock()
@@ -152,6 +158,15 @@ func (r *refreshes) close() {
 	if r.stop != nil {
 		r.stop()
 	}
+	idle := r.stop == nil
 	r.mu.Unlock()
-	r.done.Wait()
+	if idle {
+		return
+	}
+	over := make(chan struct{})
+	go func() {
+		r.done.Wait()
+		close(over)
+	}()
+	await(over, closeTime)
 }
