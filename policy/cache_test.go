@@ -16,7 +16,8 @@ func TestCacheRefusesWhatCannotBeMeant(t *testing.T) {
 	}{
 		{policy.Cache{}, nil},
 		{policy.Cache{Off: true}, nil},
-		{policy.Cache{LabelAll: true}, nil},
+		{policy.Cache{Fresh: true, LabelAll: true}, nil},
+		{policy.Cache{LabelAll: true}, []string{"Cache.LabelAll"}},
 		{policy.Cache{Fresh: true, Shared: true, Partition: whose, KeyHeaders: []string{"X-Tenant", "accept"}}, nil},
 		{policy.Cache{Fresh: true, KeyHeaders: []string{}}, nil},
 		{policy.Cache{Fresh: true, Off: true}, []string{"Cache.Fresh"}},

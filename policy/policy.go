@@ -110,6 +110,9 @@ func (p Policy) validateTogether(v *validator) {
 	if p.Fallback.After > 0 && !p.Fallback.Stores() && !p.Cache.Fresh {
 		v.add("Fallback.After", p.Fallback.After, "0 without Fallback.MaxStale, Fallback.StaleLimit or Cache.Fresh: there is nothing stored to serve")
 	}
+	if p.Cache.LabelAll && (p.Cache.Off || !p.Fallback.Stores() && !p.Cache.Fresh) {
+		v.add("Cache.LabelAll", p.Cache.LabelAll, "false where nothing is stored: without Fallback.MaxStale, Fallback.StaleLimit or Cache.Fresh, or with Cache.Off")
+	}
 	if total := p.Timeout.Total; p.Fallback.After > 0 && total > 0 && p.Fallback.After >= total {
 		v.add("Fallback.After", p.Fallback.After, fmt.Sprintf("below Timeout.Total (%v), by which the call is over", total))
 	}

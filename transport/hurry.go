@@ -85,8 +85,8 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 }
 
 // follow has a request cancelled when its caller leaves, until it is told not to.
-func follow(c *call, cancel context.CancelCauseFunc) (stop func() bool) {
-	stop = context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+func follow(c *call, cancel context.CancelCauseFunc) func() bool {
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	legacy := c.req.Cancel
 	if legacy == nil {
 		return stop
