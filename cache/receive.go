@@ -142,15 +142,16 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		age:          initialAge(resp.Header, date, wall, now-x.sent),
 	}
 	e.lifetime, _ = lifetime(resp.Header, says, date)
-	if c.rules.Fresh && resp.StatusCode >= 500 {
-		window, e.control.mustRevalidate = 0, true // a failure is nothing to fall back to
-	} else if c.rules.Fresh {
+	if c.rules.Fresh {
 		if !timed && !says.noCache && heuristic(resp.StatusCode, says) {
 			e.lifetime, e.timed = guess(resp.Header, date)
 		}
 		window = max(window, says.staleWhileRevalidate)
 		if len(resp.Header["Etag"]) > 0 || len(resp.Header["Last-Modified"]) > 0 {
 			window = max(window, validFor) // it can be validated
+		}
+		if resp.StatusCode >= 500 { // a failure is nothing to fall back to
+			window, e.control.mustRevalidate = 0, true
 		}
 	}
 	if e.lifetime-e.age+window <= 0 {

@@ -2,7 +2,6 @@ package cache
 
 import (
 	"net/http"
-	"strings"
 	"time"
 )
 
@@ -18,9 +17,6 @@ func (c *Cache) Validated(x *Exchange, req *http.Request, resp *http.Response, w
 		return nil, false
 	}
 	up, stored := c.freshened(x, req, e, resp.Header, w)
-	if etag := resp.Header.Get("Etag"); etag != "" && strings.TrimPrefix(etag, "W/") != strings.TrimPrefix(e.value("Etag"), "W/") {
-		up, stored = e, false // it is about another, and the caller has made no condition to be told of that
-	}
 	x.stored = stored && !up.control.noCache && up.ttlAt(c.now()) > 0
 	if stored {
 		c.commit(up, c.selectable(req.Header))
