@@ -230,7 +230,11 @@ func TestStaleAnswersMayBeServedWhileTheyAreRefreshed(t *testing.T) {
 }
 
 func TestCallersDoNotShareFreshAnswers(t *testing.T) {
-	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "X-Forwarded-Host", "Origin"} {
+	for _, name := range []string{
+		"Authorization", "Proxy-Authorization", "Cookie", "X-Api-Key", "Api-Key", "Apikey", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Origin",
+		"X-Auth-Token", "Private-Token", "X-Vault-Token", "X-Shopify-Access-Token", "X-Amz-Security-Token", "X-Goog-Api-Key", "X-Goog-Iap-Jwt-Assertion",
+		"Cf-Access-Jwt-Assertion", "X-Client-Secret", "X-Session", "X-User-Jwt", "X-Forwarded-Authorization",
+	} {
 		c := newFresh(t)
 		c.ask(get(name, "one"), answer(200, "for one", "Cache-Control", "max-age=60"))
 		if got, _ := c.ask(get(name, "two"), nil); got != nil {
@@ -267,5 +271,168 @@ func TestHeadIsAnsweredFromGet(t *testing.T) {
 	got, sent := c.ask(request("HEAD", "https://a.test/doc"), nil)
 	if sent != nil || text(t, got) != "" || got.ContentLength != 6 {
 		t.Errorf("%+v, sent %v", got, sent)
+	}
+}
+
+func TestKeyHeadersAreBesidesTheDefaultOnes(t *testing.T) {
+	for _, name := range []string{"x-tenant", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "Origin", "Authorization"} {
+		c := rulesClient(t, cache.Rules{Fresh: true, KeyHeaders: []string{"x-tenant"}})
+		c.ask(get(name, "one"), answer(200, "for one", "Cache-Control", "max-age=60"))
+		for who, want := range map[string]bool{"one": true, "two": false} {
+			if got, _ := c.ask(get(name, who), nil); (got != nil) != want {
+				t.Errorf("%s: %s is given %v", name, who, got)
+			}
+		}
+	}
+}
+
+// What a caller says that it has a copy of is not what is stored, unless it is.
+func TestA304ConfirmsWhatItsCallerHasACopyOf(t *testing.T) {
+	const stored, later = "Fri, 17 Dec 1999 00:00:00 GMT", "Sat, 18 Dec 1999 00:00:00 GMT"
+	both := []string{"Etag", `"1"`, "Last-Modified", stored}
+	for name, test := range map[string]struct {
+		stored, ask, answer []string
+		fresh               bool
+	}{
+		"its copy is the stored one":              {both, []string{"If-None-Match", `"1"`}, nil, true},
+		"one of its copies is":                    {both, []string{"If-None-Match", `"0", "1"`}, []string{"Etag", `"1"`}, true},
+		"and is named by the origin":              {both, []string{"If-None-Match", `"1"`}, []string{"Etag", `"1"`}, true},
+		"its copy is another":                     {both, []string{"If-None-Match", `"2"`}, nil, false},
+		"as the origin says":                      {both, []string{"If-None-Match", `"2"`}, []string{"Etag", `"2"`}, false},
+		"it has both, and the other is confirmed": {both, []string{"If-None-Match", `"1", "2"`}, []string{"Etag", `"2"`}, false},
+		"another ETag than it asked for":          {both, []string{"If-None-Match", `"1"`}, []string{"Etag", `"2"`}, false},
+		"its copy is as new":                      {both, []string{"If-Modified-Since", stored}, nil, true},
+		"it is newer":                             {both, []string{"If-Modified-Since", later}, nil, false},
+		"it is of another date, says the origin":  {both, []string{"If-Modified-Since", later}, []string{"Last-Modified", later}, false},
+		"nothing tells copies apart":              {nil, []string{"If-None-Match", `"2"`}, nil, true},
+		"the date alone is stored":                {[]string{"Last-Modified", stored}, []string{"If-Modified-Since", later}, nil, false},
+		"the tag alone is stored":                 {[]string{"Etag", `"1"`}, []string{"If-None-Match", `"2"`}, nil, false},
+		"the caller does not ask for it":          {both, nil, nil, true},
+		"which is another's":                      {both, nil, []string{"Etag", `"2"`}, false},
+		"which is the same, weakly":               {both, nil, []string{"Etag", `W/"1"`}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newFresh(t)
+				c.ask(get(), answer(200, "stored", append([]string{"Cache-Control", "max-age=10"}, test.stored...)...))
+				time.Sleep(20 * time.Second)
+				if _, sent := c.ask(get(test.ask...), answer(304, "", append([]string{"Cache-Control", "max-age=10"}, test.answer...)...)); sent == nil {
+					t.Fatal("it was not sent")
+				}
+				if got, _ := c.ask(get(), nil); (got != nil) != test.fresh {
+					t.Errorf("%v is served as fresh", got)
+				}
+			})
+		})
+	}
+}
+
+// What the origin has just confirmed is not stale to the caller for whom it has.
+func TestAnAnswerThatWasValidatedIsNotStale(t *testing.T) {
+	for _, control := range []string{"max-age=60", "max-age=0", "no-cache"} {
+		c := newFresh(t)
+		c.ask(get(), answer(200, "stored", "Cache-Control", "no-cache", "Etag", `"1"`))
+		got, sent := c.ask(get(), answer(304, "", "Cache-Control", control, "Etag", `"1"`))
+		if info, ok := cache.FromResponse(got); sent == nil || !ok || info.Stale || info.Cause != nil || text(t, got) != "stored" {
+			t.Errorf("%s: %+v, %v", control, info, ok)
+		}
+	}
+}
+
+func TestAStoredFailureStandsInForNothingOnceItIsStale(t *testing.T) {
+	for _, control := range []string{"max-age=1", "max-age=1, stale-if-error=600", "max-age=1, stale-while-revalidate=600"} {
+		synctest.Test(t, func(t *testing.T) {
+			c := newFresh(t)
+			c.do(get(), answer(503, "down", "Cache-Control", control, "Etag", `"1"`), minutes)
+			if got, _ := c.ask(get(), nil); got == nil || got.StatusCode != 503 {
+				t.Errorf("%s: %v, want it while it is fresh", control, got)
+			}
+			time.Sleep(5 * time.Minute)
+			x := c.Begin(get())
+			if c.Serves(&x, get(), minutes) {
+				t.Errorf("%s: Serves", control)
+			}
+			c.servesNothing(t, get(), minutes)
+			for _, ask := range [][]string{nil, {"Cache-Control", "max-stale"}} {
+				if got, _ := c.ask(get(ask...), nil); got != nil {
+					t.Errorf("%s: %v gets it", control, ask)
+				}
+			}
+		})
+	}
+}
+
+func TestStaleLimitBoundsWhateverIsServedStale(t *testing.T) {
+	const year = "max-age=10, stale-while-revalidate=31536000"
+	for name, test := range map[string]struct {
+		window cache.Window
+		stored string
+		ask    []string
+		limit  time.Duration
+	}{
+		"max-stale":                          {cache.Window{StaleLimit: time.Minute}, "max-age=10", []string{"Cache-Control", "max-stale"}, time.Minute},
+		"max-stale, of a long time":          {cache.Window{StaleLimit: time.Minute}, "max-age=10", []string{"Cache-Control", "max-stale=31536000"}, time.Minute},
+		"max-stale, by default":              {cache.Window{}, "max-age=10", []string{"Cache-Control", "max-stale"}, 24 * time.Hour},
+		"stale-while-revalidate":             {cache.Window{StaleLimit: time.Minute}, year, nil, time.Minute},
+		"stale-while-revalidate, by default": {cache.Window{}, year, nil, 24 * time.Hour},
+		"beyond MaxStale":                    {cache.Window{MaxStale: time.Second, StaleLimit: time.Minute}, year, nil, time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newFresh(t)
+				c.do(get(), answer(200, "stored", "Cache-Control", test.stored, "Etag", `"1"`), test.window)
+				for _, at := range []struct {
+					after  time.Duration
+					served bool
+				}{{10*time.Second + test.limit, true}, {time.Nanosecond, false}} {
+					time.Sleep(at.after)
+					x := c.Begin(get(test.ask...))
+					if got := c.Reuse(&x, get(test.ask...), test.window); (got.Response != nil) != at.served {
+						t.Errorf("served: %v, want %v", got.Response != nil, at.served)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Who keeps nothing of an answer says nothing of what others have kept.
+func TestWhatMustNotBeStoredDeletesNothing(t *testing.T) {
+	for name, test := range map[string]struct {
+		req  *http.Request
+		resp *http.Response
+	}{
+		"HEAD":  {request("HEAD", "https://a.test/doc", "Cache-Control", "no-store"), answer(200, "stored", "Cache-Control", "max-age=60", "Etag", `"1"`)},
+		"a 304": {get("Cache-Control", "no-store", "If-None-Match", `"1"`), answer(304, "", "Etag", `"1"`)},
+	} {
+		c := newFresh(t)
+		c.ask(get(), answer(200, "stored", "Cache-Control", "max-age=60", "Etag", `"1"`))
+		if _, sent := c.ask(test.req, test.resp); sent == nil {
+			t.Errorf("%s: not sent", name)
+		}
+		if got, _ := c.ask(get(), nil); got == nil || c.store.Len() != 1 {
+			t.Errorf("%s: %d are stored", name, c.store.Len())
+		}
+	}
+}
+
+// An answer that is no longer the stored one takes its place at once.
+func TestRefreshIntervalIsForAnswersThatAreTheSame(t *testing.T) {
+	const old, later = "Fri, 17 Dec 1999 00:00:00 GMT", "Sat, 18 Dec 1999 00:00:00 GMT"
+	for name, test := range map[string]struct {
+		fields []string
+		want   string
+	}{
+		"the same":         {[]string{"Etag", `"1"`, "Last-Modified", old}, "first"},
+		"another ETag":     {[]string{"Etag", `"2"`, "Last-Modified", old}, "second"},
+		"another date":     {[]string{"Etag", `"1"`, "Last-Modified", later}, "second"},
+		"no ETag any more": {[]string{"Last-Modified", old}, "second"},
+	} {
+		c := rulesClient(t, cache.Rules{Fresh: true, RefreshInterval: time.Minute})
+		c.ask(get(), answer(200, "first", "Cache-Control", "max-age=60", "Etag", `"1"`, "Last-Modified", old))
+		c.ask(get("Cache-Control", "no-cache"), answer(200, "second", append([]string{"Cache-Control", "max-age=60"}, test.fields...)...))
+		if got, _ := c.ask(get(), nil); got == nil || text(t, got) != test.want {
+			t.Errorf("%s: %v, want the %s", name, got, test.want)
+		}
 	}
 }

@@ -25,6 +25,10 @@ func TestSharedAnswersAreThoseThatAreForOthersToo(t *testing.T) {
 	}{
 		"anonymous":                           {answer: []string{"Cache-Control", "max-age=60"}, shared: true},
 		"private":                             {answer: []string{"Cache-Control", "max-age=60, private"}},
+		"private, must-understand":            {answer: []string{"Cache-Control", "max-age=60, private, must-understand"}},
+		"private, and public":                 {answer: []string{"Cache-Control", "max-age=60, private, public"}},
+		"private, s-maxage":                   {answer: []string{"Cache-Control", "s-maxage=60, private, must-understand, must-revalidate"}},
+		"private, must-understand, no-store":  {answer: []string{"Cache-Control", "max-age=60, private, must-understand, no-store"}},
 		"private in part":                     {answer: []string{"Cache-Control", `max-age=60, private="X-User"`, "X-User", "ann"}, shared: true},
 		"private in a part that is illegible": {answer: []string{"Cache-Control", `max-age=60, private="X\-User"`, "X-User", "ann"}},
 		"with credentials":                    {ask: []string{"Authorization", "ann"}, answer: []string{"Cache-Control", "max-age=60"}},

@@ -18,6 +18,7 @@ func TestCacheRefusesWhatCannotBeMeant(t *testing.T) {
 		{policy.Cache{Off: true}, nil},
 		{policy.Cache{Fresh: true, LabelAll: true}, nil},
 		{policy.Cache{LabelAll: true}, []string{"Cache.LabelAll"}},
+		{policy.Cache{LabelAll: true, Off: true}, []string{"Cache.LabelAll"}},
 		{policy.Cache{Fresh: true, Shared: true, Partition: whose, KeyHeaders: []string{"X-Tenant", "accept"}}, nil},
 		{policy.Cache{Fresh: true, KeyHeaders: []string{}}, nil},
 		{policy.Cache{Fresh: true, Off: true}, []string{"Cache.Fresh"}},
@@ -31,6 +32,24 @@ func TestCacheRefusesWhatCannotBeMeant(t *testing.T) {
 		}
 		if !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%+v: %q, want %q", test.cache, got, test.want)
+		}
+	}
+}
+
+func TestLabelsAreForWhereThereIsAStore(t *testing.T) {
+	for _, test := range []struct {
+		policy policy.Policy
+		ok     bool
+	}{
+		{policy.Policy{Cache: policy.Cache{LabelAll: true}}, false},
+		{policy.Policy{Cache: policy.Cache{LabelAll: true}, Fallback: policy.Fallback{FailFast503: true}}, false},
+		{policy.Policy{Cache: policy.Cache{LabelAll: true, Off: true}, Fallback: policy.Fallback{MaxStale: 1}}, false},
+		{policy.Policy{Cache: policy.Cache{LabelAll: true}, Fallback: policy.Fallback{MaxStale: 1}}, true},
+		{policy.Policy{Cache: policy.Cache{LabelAll: true}, Fallback: policy.Fallback{StaleLimit: 1}}, true},
+		{policy.Policy{Cache: policy.Cache{LabelAll: true, Fresh: true}}, true},
+	} {
+		if err := test.policy.Validate(); (err == nil) != test.ok {
+			t.Errorf("%+v, %+v: %v", test.policy.Cache, test.policy.Fallback, err)
 		}
 	}
 }
