@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -289,4 +290,270 @@ func TestNobodyWaitsForASlowReader(t *testing.T) {
 		}
 		_ = resp.Body.Close()
 	})
+}
+
+// Nobody waits behind one after the other for answers that nobody gets.
+func TestCallersAreNotSerialised(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		answer func(n int, r *http.Request) (*http.Response, error)
+		unread bool
+	}{
+		"who close their answers unread": {answer: keepable, unread: true},
+		"of answers that are cut": {answer: func(n int, r *http.Request) (*http.Response, error) {
+			resp, _ := keepable(n, r)
+			resp.Body, resp.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("answer"), cut{})), 100
+			return resp, nil
+		}},
+		"of failures":                    {answer: func(int, *http.Request) (*http.Response, error) { return nil, errors.New("reset") }},
+		"of failures that have a status": {answer: func(_ int, r *http.Request) (*http.Response, error) { return status(r, 503, "down"), nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				base := &slowly{answer: test.answer}
+				p := freshPolicy()
+				p.Breaker = policy.Breaker{}
+				tr := under(t, transport.Config{Base: base, Default: p})
+				start := time.Now()
+				var all sync.WaitGroup
+				for range 50 {
+					all.Go(func() {
+						resp, err := tr.RoundTrip(get(t, "http://x.test/"))
+						if err != nil {
+							return
+						}
+						if !test.unread {
+							_, _ = io.Copy(io.Discard, resp.Body)
+						}
+						_ = resp.Body.Close()
+					})
+				}
+				all.Wait()
+				if d := time.Since(start); d != 2*time.Second || base.calls != 50 {
+					t.Errorf("took %v, %d calls", d, base.calls)
+				}
+			})
+		})
+	}
+}
+
+func TestAPatientCallerIsNotStarvedByImpatientOnes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := &slowly{answer: keepable}
+		tr := under(t, transport.Config{Base: base, Default: freshPolicy()})
+		over := make(chan struct{})
+		var all sync.WaitGroup
+		all.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				case <-time.After(10 * time.Millisecond):
+				}
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+					defer cancel()
+					_, _ = fetch(tr.Client(), get(t, "http://x.test/").WithContext(ctx))
+				})
+			}
+		})
+		time.Sleep(time.Second)
+		start := time.Now()
+		if text, err := fetch(tr.Client(), get(t, "http://x.test/")); !strings.HasPrefix(text, "answer ") || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
+		if d := time.Since(start); d > 1500*time.Millisecond { // one impatient one, and its own
+			t.Errorf("took %v", d)
+		}
+		close(over)
+		all.Wait()
+	})
+}
+
+// The first one's may be longer.
+func TestAFollowerWaitsNoLongerThanItsOwnLimits(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy func(*policy.Policy)
+		call   transport.Call
+	}{
+		"Timeout.Read":    {policy: func(p *policy.Policy) { p.Timeout.Read = time.Second }},
+		"Timeout.Attempt": {policy: func(p *policy.Policy) { p.Timeout.Attempt = time.Second }},
+		"Breaker.SlowCall": {policy: func(p *policy.Policy) {
+			p.Breaker.SlowCall, p.Breaker.SlowRate, p.Breaker.MinCalls = time.Second, 1, 100
+		}},
+		"of the call":  {call: transport.Call{Timeout: policy.Timeout{Read: time.Second}}},
+		"its SlowCall": {call: transport.Call{SlowCall: time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				o := &moody{}
+				o.does = func(n int, r *http.Request) (*http.Response, error) {
+					if n == 1 {
+						<-r.Context().Done()
+						return nil, r.Context().Err()
+					}
+					return keepable(n, r)
+				}
+				p := freshPolicy()
+				p.Breaker = policy.Breaker{Window: 10 * time.Second}
+				p.Timeout = policy.Timeout{}
+				if test.policy != nil {
+					test.policy(&p)
+				}
+				if p.Breaker.SlowCall == 0 {
+					p.Breaker = policy.Breaker{}
+				}
+				tr := under(t, transport.Config{Base: o, Default: p})
+				var all sync.WaitGroup
+				all.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+					defer cancel()
+					ctx = transport.WithCall(ctx, transport.Call{SlowCall: time.Hour, Timeout: policy.Timeout{Read: time.Hour, Attempt: time.Hour}})
+					_, _ = fetch(tr.Client(), get(t, "http://x.test/").WithContext(ctx))
+				})
+				synctest.Wait()
+				start := time.Now()
+				text, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(transport.WithCall(t.Context(), test.call)))
+				if d := time.Since(start); text != "answer 2" || err != nil || d != time.Second {
+					t.Errorf("%q, %v after %v", text, err, d)
+				}
+				all.Wait()
+			})
+		})
+	}
+}
+
+// Whoever has it may not read it for as long as he likes.
+func TestAnOpenBodyDelaysLaterCallersOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after time.Duration
+		once  time.Duration
+	}{"at once": {0, time.Second}, "after a while": {300 * time.Millisecond, 700 * time.Millisecond}, "after a minute": {time.Minute, 0}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				tr := under(t, transport.Config{Base: &moody{does: keepable}, Default: freshPolicy()})
+				first, err := tr.RoundTrip(get(t, "http://x.test/"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(test.after)
+				want := test.once
+				for i := range 30 {
+					start := time.Now()
+					resp, err := tr.RoundTrip(get(t, "http://x.test/"))
+					if err != nil {
+						t.Fatal(err)
+					}
+					_ = resp.Body.Close() // unread too
+					if d := time.Since(start); d != want {
+						t.Errorf("call %d took %v, want %v", i, d, want)
+					}
+					want = 0
+					time.Sleep(time.Second)
+				}
+				_ = first.Body.Close()
+			})
+		})
+	}
+}
+
+// No answer of such a kind is for another caller before it has been asked about.
+func TestWhatMustBeValidatedIsNotWaitedForTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := &slowly{answer: func(n int, r *http.Request) (*http.Response, error) {
+			resp, _ := keepable(n, r)
+			if r.Header.Get("If-None-Match") == `"1"` {
+				resp = status(r, 304, "")
+			}
+			resp.Header = http.Header{"Cache-Control": {"no-cache"}, "Etag": {`"1"`}}
+			return resp, nil
+		}}
+		tr := under(t, transport.Config{Base: base, Default: freshPolicy()})
+		herd(t, tr, 1, nil)
+		time.Sleep(time.Minute)
+		for i, want := range []time.Duration{2 * time.Second, time.Second, time.Second, time.Second} {
+			before := base.calls
+			if took, got := herd(t, tr, 5, nil); took != want || base.calls != before+5 {
+				t.Errorf("%d: took %v, want %v: %d calls, %q", i, took, want, base.calls-before, got)
+			}
+		}
+	})
+}
+
+func TestACallThatWantsNothingStoredFollowsNobody(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		base := &slowly{answer: lingering}
+		p := freshPolicy()
+		p.Fallback.After = 100 * time.Millisecond
+		tr := under(t, transport.Config{Base: base, Default: p})
+		noStale := func(want string) {
+			t.Helper()
+			start := time.Now()
+			text, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(transport.WithCall(t.Context(), transport.Call{NoStale: true})))
+			if text != want || err != nil || time.Since(start) != time.Second {
+				t.Errorf("%q, %v after %v; want %q", text, err, time.Since(start), want)
+			}
+		}
+		var all sync.WaitGroup
+		all.Go(func() { _, _ = fetch(tr.Client(), get(t, "http://x.test/")) })
+		synctest.Wait()
+		time.Sleep(500 * time.Millisecond)
+		noStale("answer 2") // while another is under way
+		all.Wait()
+		noStale("answer 3") // what is stored is fresh
+		time.Sleep(time.Minute)
+		noStale("answer 4") // it may be served while it is asked for again
+	})
+}
+
+func TestACallThatWantsNothingStoredGetsNothingStoredInHalfOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tr := probed(t, &moody{does: func(n int, r *http.Request) (*http.Response, error) {
+			resp, _ := keepable(n, r)
+			resp.Header = cached("3600")
+			return resp, nil
+		}})
+		text, err := fetch(tr.Client(), get(t, "http://x.test/").WithContext(transport.WithCall(t.Context(), transport.Call{NoStale: true})))
+		if text != "answer 2" || err != nil {
+			t.Errorf("%q, %v; want the probe's", text, err)
+		}
+	})
+}
+
+// What is remembered of requests that are not worth waiting for is not their URLs. Not parallel: it looks at the heap.
+func TestMarksAreBoundedInMemory(t *testing.T) {
+	tr := under(t, transport.Config{Default: policy.Policy{Cache: policy.Cache{Fresh: true}}, Base: rt(func(r *http.Request) (*http.Response, error) {
+		resp := ok(r, "")
+		resp.Body, resp.Header = http.NoBody, http.Header{"Cache-Control": {"no-store"}}
+		return resp, nil
+	})})
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	long := strings.Repeat("x", 7000)
+	before := heap()
+	for i := range 4000 {
+		resp, err := tr.RoundTrip(get(t, fmt.Sprintf("http://x.test/?q=%d%s", i, long)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+	}
+	if held := heap() - before; held > 8<<20 {
+		t.Errorf("%d MiB are held", held>>20)
+	}
+	runtime.KeepAlive(tr)
 }
