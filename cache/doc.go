@@ -29,7 +29,7 @@
 // A client shared by several users is a shared cache in the sense of RFC 9111 section 1, so every
 // answer belongs to a partition. With [Rules.Fresh] that is a keyed hash of credentials alone: Authorization, Proxy-Authorization,
 // Cookie, X-Api-Key, Api-Key, X-Auth-Token, the userinfo of the URL, and fields whose names end in -Token, -Key, -Secret, -Session,
-// -Assertion or Authorization; and of [Rules.KeyHeaders]. The origin names the rest in Vary, or [Rules.Partition] says whose a
+// -Assertion, -Jwt, Apikey or Authorization; and of [Rules.KeyHeaders]. The origin names the rest in Vary, or [Rules.Partition] says whose a
 // request is.
 //
 // Without Fresh it is more cautious, since nothing is lost by it but a fallback: a keyed hash of all request fields that may say who is asking, or by which origins

@@ -22,7 +22,8 @@ type Cache struct {
 	//
 	// Only credentials separate callers then: Authorization, Proxy-Authorization,
 	// Cookie, X-Api-Key, Api-Key, X-Auth-Token, the userinfo of the URL, and fields
-	// whose names end in -Token, -Key, -Secret, -Session, -Assertion or Authorization.
+	// whose names end in -Token, -Key, -Secret, -Session, -Assertion, -Jwt, Apikey or
+	// Authorization.
 	// Without Fresh every field does that is not known to be harmless. Default: false.
 	Fresh bool
 
