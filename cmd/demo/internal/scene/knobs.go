@@ -55,6 +55,7 @@ var knobs = []knob{
 
 	{"max-stale", "Fallback.MaxStale", "how long after its freshness an answer serves", "what the target grants", func(p *policy.Policy) any { return &p.Fallback.MaxStale }},
 	{"stale-limit", "Fallback.StaleLimit", "the most of that, also by the target's grant", "24h; with no -max-stale: store nothing", func(p *policy.Policy) any { return &p.Fallback.StaleLimit }},
+	{"after", "Fallback.After", "how long to wait where there is a stored answer", "as long as the limits let it", func(p *policy.Policy) any { return &p.Fallback.After }},
 }
 
 // shadows are the layers that can be put in shadow mode.

@@ -205,7 +205,7 @@ func (p *proxy) serve(ctx context.Context) error {
 		n := h.Counts
 		p.log.Info("proxy stopped", "host", h.Host, "breaker", h.State.String(), "calls", n.Calls, "attempts", n.Attempts,
 			"failures", n.Failure, "retries", n.Retries, "refused", n.RefusedOpen+n.RefusedHalfOpen, "rejected", n.Rejected,
-			"stale", n.Stale, "leaked", n.Leaked)
+			"stale", n.Stale, "hits", n.Hits, "collapsed", n.Collapsed, "validated", n.Validated, "refreshes", n.Refreshes, "leaked", n.Leaked)
 	}
 	return p.stack.Close()
 }

@@ -385,3 +385,19 @@ func TestProxyCutsStreamsAndTunnelsAfterTheGrace(t *testing.T) {
 		t.Errorf("took %v", took)
 	}
 }
+
+func TestProxyTellsWhatWasReused(t *testing.T) {
+	p := startProxy(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Cache-Control", "max-age=60")
+		fmt.Fprint(w, "good")
+	}, "-fresh", "-after", "200ms", "-max-stale", "1m")
+	for range 3 {
+		if resp, body := p.get("/"); resp.StatusCode != 200 || body != "good" {
+			t.Errorf("%d %q", resp.StatusCode, body)
+		}
+	}
+	p.interrupt()
+	if err := <-p.stopped; err != nil || !strings.Contains(p.log.String(), "hits=2") {
+		t.Errorf("%v\n%s", err, p.log.String())
+	}
+}
