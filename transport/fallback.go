@@ -51,19 +51,6 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	return h.fallback
 }
 
-// partition is a function of the owner's, and what it means when it panics: that nobody
-// knows whose the request is.
-func (t *Transport) partition(of func(*http.Request) (string, bool)) func(*http.Request) (string, bool) {
-	return func(req *http.Request) (tenant string, ok bool) {
-		defer func() {
-			if t.survived("Cache.Partition", recover()) {
-				ok = false
-			}
-		}()
-		return of(req)
-	}
-}
-
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
@@ -138,117 +125,6 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	return instead, nil
 }
 
-// keep gives an answer to the cache, which may be the one that others wait for.
-func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
-	capture := f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window)
-	if fl := *leads; fl != nil {
-		*leads = nil
-		switch {
-		case capture != nil:
-			fl.since = f.h.t.now()
-			close(fl.headed)
-			capture.Settled(func(how cache.Settlement) { fl.end(how, f.h.t.now()) })
-		case c.reuse.exchange.Stored():
-			fl.end(cache.Kept, f.h.t.now())
-		case resp.StatusCode >= 500: // the next one may be better
-			fl.end(failed, f.h.t.now())
-		default:
-			fl.end(cache.Useless, f.h.t.now())
-		}
-	}
-	keep(resp, capture)
-}
-
-// lands ends a flight that has brought nothing: its request has failed, or its caller has
-// left.
-func (f *fallback) lands(leads **flight) {
-	if fl := *leads; fl != nil {
-		fl.end(failed, f.h.t.now())
-	}
-}
-
-// reuse is what the cache makes of a call before it is sent.
-type reuse struct {
-	exchange cache.Exchange
-	begun    bool
-	waited   bool           // for the answer to another
-	stored   *http.Response // its answer, where there is one
-	header   http.Header    // what to send, where that is not the caller's
-}
-
-// begin tells the cache of a call.
-// It may have waited for another.
-func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
-	u.begun = true
-	if !f.stores {
-		return u
-	}
-	asked := named(req)
-	u.exchange = f.cache.Begin(asked)
-	if refreshing(req) {
-		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
-		return u
-	}
-	if waited != nil {
-		waited.Collapsed(&u.exchange)
-	}
-	if f.fresh && callOf(req.Context()).NoStale {
-		return u
-	}
-	from := f.cache.Reuse(&u.exchange, asked, f.window)
-	if from.Response == nil || f.policy.Shadow && !f.fresh {
-		u.header = changed(asked, from.Request)
-		return u
-	}
-	from.Response.Request = req
-	if from.Refresh && !f.h.breaker.refuses() || f.fresh && from.Stored && f.h.breaker.probing() { // which hits alone would never close
-		if !f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req)) && from.Refresh { // this call brings it up to date, then
-			u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
-			return u
-		}
-	}
-	u.stored, u.waited = from.Response, waited != nil
-	return u
-}
-
-// reused counts an answer from the store that needed no contact, and names how; empty
-// for one that says that there is none (only-if-cached).
-func (f *fallback) reused(u *reuse) string {
-	switch _, ok := cache.FromResponse(u.stored); {
-	case !ok:
-		return ""
-	case u.waited:
-		f.h.counts.collapsed.Add(1)
-		return "collapsed"
-	}
-	f.h.counts.hits.Add(1)
-	return "hit"
-}
-
-// reused tells the observer how an answer from the store came about.
-func (c *call) reused(how string) {
-	if how != "" {
-		c.observe(Event{Kind: EventReuse, Layer: LayerFallback, Reason: how})
-	}
-}
-
-// refreshOf is the refresh of what a request may be served.
-func (f *fallback) refreshOf(u *reuse, req *http.Request) refreshKey {
-	key, partition := f.cache.Stands(&u.exchange, named(req))
-	return refreshKey{key, partition}
-}
-
-// spare is the stored answer that a call need not wait for its own for, where the owner
-// has said that answers are reused: while the breaker lets probes through, a request in
-// the background is the probe, and no caller. nil if there is none, or no such request.
-func (f *fallback) spare(c *call) *http.Response {
-	if !f.fresh || c.opts.NoStale || f.policy.Shadow || refreshing(c.req) || !f.h.breaker.probing() {
-		return nil
-	}
-	refusal := f.h.breaker.refuse(HalfOpen, 0, 0)
-	return f.serve(c, refusal, "breaker-open", false, func() bool { return f.h.t.refreshes.begin(f.h, c.req, f.refreshOf(&c.reuse, c.req)) })
-}
-
 // serve is a stored answer in place of one that is not waited for, if there is one, and
 // may is true then.
 func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func() bool) *http.Response {
@@ -279,14 +155,6 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 		f.servedAt.Store(int64(now))
 	}
 	return max(-info.TTL, 0)
-}
-
-// changed is the header of a request where that is not the asked one's.
-func changed(asked, send *http.Request) http.Header {
-	if send == nil || send == asked {
-		return nil
-	}
-	return send.Header
 }
 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
