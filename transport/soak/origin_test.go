@@ -81,6 +81,9 @@ func newOrigin(r *run) (*origin, error) {
 			Protocols: new(http.Protocols), ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 				return context.WithValue(ctx, connKey{}, c)
 			},
+			// A client keeps room for the largest frame that it has sent on each connection: by default 512 KiB,
+			// and the heap would grow with them for minutes.
+			HTTP2: &http.HTTP2Config{MaxReadFrameSize: 16 << 10},
 		}
 		s.Protocols.SetHTTP1(p != tls2)
 		s.Protocols.SetHTTP2(p == tls2)
