@@ -31,9 +31,9 @@ func (c *Cache) Flight(x *Exchange, req *http.Request) (Flight, bool) {
 	return Flight{x.key, c.partitionOf(x, req), h.Sum64()}, true
 }
 
-// Stands names what is stored for a request: its URI, and whose it is.
-func (c *Cache) Stands(x *Exchange, req *http.Request) (Key, Partition) {
-	return x.key, c.partitionOf(x, req)
+// Stands names what is stored for a request, whatever it accepts: the answers to one URI, of one partition.
+func (c *Cache) Stands(x *Exchange, req *http.Request) Flight {
+	return Flight{key: x.key, partition: c.partitionOf(x, req)}
 }
 
 // Collapsed notes that a request has waited as x for the answer to another, from which it is served now, as y, if it is.

@@ -18,48 +18,35 @@ type Partition [16]byte
 // bytes; and, for who wants to know, whose the request is, which is the same over the tenant or the credentials alone. The
 // hash is paid for only by requests that have any.
 func (c *Cache) partition(req *http.Request, tenant string, wantWhose bool) (p, whose Partition) {
-	var room [16]string
-	names := room[:0]
+	var room [2][8]string
+	credentials, others := room[0][:0], room[1][:0]
 	for name, values := range req.Header {
-		if len(values) > 0 && (c.identifies(name) || name == baggage && !c.rules.Fresh && !ofTrace(values)) {
-			names = append(names, name)
+		switch {
+		case len(values) == 0 || !c.identifies(name) && (name != baggage || c.rules.Fresh || ofTrace(values)):
+		case c.personal() && credential(name):
+			credentials = append(credentials, name)
+		default:
+			others = append(others, name)
 		}
 	}
 	user := req.URL.User
 	if !c.personal() {
 		user = nil
 	}
-	if len(names) == 0 && user == nil && tenant == "" {
+	slices.Sort(credentials)
+	text := who(tenant, credentials, req.Header, user)
+	if len(others) == 0 {
+		p = c.mac(text)
 		return p, p
 	}
-	slices.Sort(names)
-	credentials := 0 // which come first
-	if c.personal() {
-		slices.SortStableFunc(names, func(a, b string) int {
-			switch x, y := credential(a), credential(b); {
-			case x == y:
-				return 0
-			case x:
-				return -1
-			}
-			return 1
-		})
-		for credentials < len(names) && credential(names[credentials]) {
-			credentials++
-		}
-	}
 	mac := hmac.New(sha256.New, c.secret[:])
-	if text := who(tenant, names[:credentials], req.Header, user); len(text) > 0 {
-		mac.Write(text)
-		clear(text)
-		if credentials == len(names) || wantWhose {
-			copy(whose[:], mac.Sum(nil))
-		}
+	mac.Write(text)
+	if wantWhose && len(text) > 0 {
+		copy(whose[:], mac.Sum(nil))
 	}
-	if credentials == len(names) {
-		return whose, whose
-	}
-	text := appendFields(make([]byte, 0, 1<<10), names[credentials:], req.Header)
+	clear(text)
+	slices.Sort(others)
+	text = appendFields(text[:0], others, req.Header)
 	mac.Write(text)
 	clear(text)
 	copy(p[:], mac.Sum(nil))

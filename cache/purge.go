@@ -53,8 +53,8 @@ func (c *Cache) PurgePartition(tenant string) int {
 	return c.purge(func(e *Entry) bool { return e.whose == whose && e.owner.rules.Partition != nil })
 }
 
-// PurgeCaller removes everything stored for whoever shows the credentials of req (see the package documentation), on every host, but for answers that have a tenant; and returns how many answers that were.
-// Answers that are under way anywhere are not stored either. Without credentials it is about all who show none.
+// PurgeCaller removes everything stored for whoever shows the credentials of req (see the package documentation), on every host,
+// but for answers that have a tenant; and returns how many answers that were. Answers that are under way anywhere are not stored either. Without credentials it is about all who show none.
 func (c *Cache) PurgeCaller(req *http.Request) int {
 	if req.URL == nil {
 		r := *req

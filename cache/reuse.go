@@ -52,12 +52,10 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request, w Window) Reuse {
 	wall := time.Now()
 	now := wall.Sub(c.start)
 	age, ttl := e.ageAt(now), e.ttlAt(now)
+	mayBeServed := -ttl <= w.limit()
 	switch {
-	case -ttl > w.limit():
-	case usable(*x.ask, e.control, age, ttl):
+	case mayBeServed && usable(*x.ask, e.control, age, ttl):
 		return Reuse{Response: e.answer(x, req, wall), Stored: !x.ask.onlyIfCached}
-	}
-	switch {
 	case x.ask.onlyIfCached:
 		return c.miss(x, req)
 	case ttl > 0 && !e.control.noCache:
@@ -66,17 +64,22 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request, w Window) Reuse {
 		x.reuse.forwarded = "stale"
 	}
 	switch {
-	case -ttl <= w.limit() && whileRevalidating(*x.ask, e.control, ttl):
+	case mayBeServed && whileRevalidating(*x.ask, e.control, ttl):
 		return Reuse{Response: e.answer(x, req, wall), Stored: true, Refresh: true}
 	case x.conditional || x.partial:
 		return Reuse{Request: req} // the answer is about the caller's copy, or part
 	}
+	return Reuse{Request: x.asking(e, req)}
+}
+
+// asking is req as it is sent to learn whether e is still good: as it is, if e has no validator.
+func (x *Exchange) asking(e *Entry, req *http.Request) *http.Request {
 	conditional := e.conditional(req)
 	if conditional == nil {
-		return Reuse{Request: req}
+		return req
 	}
 	x.reuse.validated = e
-	return Reuse{Request: conditional}
+	return conditional
 }
 
 // Refresh is Reuse for a request that is to be sent in any case: with the validators of what is stored, if it has any.
@@ -88,12 +91,7 @@ func (c *Cache) Refresh(x *Exchange, req *http.Request) *http.Request {
 	if e == nil {
 		return req
 	}
-	conditional := e.conditional(req)
-	if conditional == nil {
-		return req
-	}
-	x.reuse.validated = e
-	return conditional
+	return x.asking(e, req)
 }
 
 // miss is what becomes of a request for which nothing is stored that may be served.

@@ -62,8 +62,11 @@ func (f *flights) join(what cache.Flight, now time.Duration) (_ *flight, leads b
 }
 
 // end lets the others go. What was Useless to them, or Dropped unread, ends the waiting
-// for such answers, for a while; failed does not.
+// for such answers, for a while; failed does not. A nil flight has nobody waiting.
 func (fl *flight) end(how cache.Settlement, now time.Duration) {
+	if fl == nil {
+		return
+	}
 	fl.of.mu.Lock()
 	defer fl.of.mu.Unlock()
 	if fl.of.running[fl.what] != fl {

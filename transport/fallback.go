@@ -71,7 +71,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.reused(f.reused(&c.reuse))
 		return c.reuse.stored, nil
 	}
-	defer f.lands(&leads)
+	defer func() { leads.end(failed, f.h.t.now()) }() // unless it has ended, or ends with the body
 	var resp *http.Response
 	if err == nil {
 		if c.reuse.header != nil {
@@ -88,11 +88,11 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 			validated.Request = c.req
 			f.h.counts.validated.Add(1)
 			c.reused("validated")
-			if leads != nil && c.reuse.exchange.Stored() {
-				leads.end(cache.Kept, f.h.t.now())
-			} else if leads != nil {
-				leads.end(cache.Useless, f.h.t.now())
+			how := cache.Useless
+			if c.reuse.exchange.Stored() {
+				how = cache.Kept
 			}
+			leads.end(how, f.h.t.now())
 			return validated, nil
 		}
 		f.keep(c, resp, &leads)

@@ -145,14 +145,7 @@ func TestRefreshesEndWithTheirTransport(t *testing.T) {
 			t.Fatal(text)
 		}
 		synctest.Wait()
-		start := time.Now()
-		_ = tr.Close()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("Close took %v", d)
-		}
-		if s := tr.Snapshot()[0]; s.InFlight != 0 {
-			t.Errorf("%d in flight after Close", s.InFlight)
-		}
+		mustCloseAtOnce(t, tr)
 	})
 }
 
@@ -258,5 +251,18 @@ func TestWhoseARequestIsDecidesItsOwner(t *testing.T) {
 		if text, err := fetch(tr.Client(), req); text != test.want || err != nil {
 			t.Errorf("%d, %q: %q, %v; want %q", i, test.who, text, err, test.want)
 		}
+	}
+}
+
+// mustCloseAtOnce fails the test if Close takes any time, or leaves anything under way.
+func mustCloseAtOnce(t *testing.T, tr *transport.Transport) {
+	t.Helper()
+	start := time.Now()
+	_ = tr.Close()
+	if d := time.Since(start); d != 0 {
+		t.Errorf("Close took %v", d)
+	}
+	if s := tr.Snapshot()[0]; s.InFlight != 0 {
+		t.Errorf("%d in flight after Close", s.InFlight)
 	}
 }

@@ -60,7 +60,7 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 	r := &race{brought: make(chan struct{}), left: make(chan struct{})}
 	ctx, cancelWith := context.WithCancelCause(behind{context.WithoutCancel(c.ctx), raceKey{}, r})
 	cancel := func() { cancelWith(nil) }
-	follows := follow(c, cancelWith)
+	follows := cancelAsCallerLeaves(c, cancelWith)
 	req := c.req.Clone(ctx)
 	req.Cancel = nil // which ends with the call
 	go r.run(f.h.t, req)
@@ -84,8 +84,8 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 	return r.hand(c, follows)
 }
 
-// follow has a request cancelled when its caller leaves, until it is told not to.
-func follow(c *call, cancel context.CancelCauseFunc) func() bool {
+// cancelAsCallerLeaves has a request cancelled when its caller leaves, until it is told not to.
+func cancelAsCallerLeaves(c *call, cancel context.CancelCauseFunc) func() bool {
 	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
 	legacy := c.req.Cancel
 	if legacy == nil {

@@ -238,14 +238,7 @@ func TestCloseEndsWhatWasLeftBehind(t *testing.T) {
 		_, _ = fetch(tr.Client(), get(t, "http://x.test/"))
 		o.set(time.Hour)
 		_, _ = fetch(tr.Client(), get(t, "http://x.test/"))
-		start := time.Now()
-		_ = tr.Close()
-		if d := time.Since(start); d != 0 {
-			t.Errorf("took %v", d)
-		}
-		if s := tr.Snapshot()[0]; s.InFlight != 0 {
-			t.Errorf("%d in flight", s.InFlight)
-		}
+		mustCloseAtOnce(t, tr)
 	})
 }
 

@@ -21,17 +21,12 @@ const refreshTime = 30 * time.Second
 // for each answer.
 type refreshes struct {
 	mu      sync.Mutex // guards what follows
-	running map[refreshKey]bool
+	running map[cache.Flight]bool
 	of      map[*host]int   // how many run
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	done    sync.WaitGroup
 	closed  bool
-}
-
-type refreshKey struct {
-	key       cache.Key
-	partition cache.Partition
 }
 
 type refreshingKey struct{}
@@ -58,14 +53,14 @@ func refreshing(req *http.Request) bool { return req.Context().Value(refreshingK
 
 // take takes the place of the refresh of k, whose context ends with Close, and which
 // calls release; nil if one runs already or there are too many.
-func (r *refreshes) take(h *host, k refreshKey) context.Context {
+func (r *refreshes) take(h *host, k cache.Flight) context.Context {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closed || r.running[k] || r.of[h] >= mostRefreshes {
 		return nil
 	}
 	if r.running == nil {
-		r.running, r.of = map[refreshKey]bool{}, map[*host]int{}
+		r.running, r.of = map[cache.Flight]bool{}, map[*host]int{}
 		r.ctx, r.stop = context.WithCancel(context.Background())
 	}
 	r.running[k] = true
@@ -74,7 +69,7 @@ func (r *refreshes) take(h *host, k refreshKey) context.Context {
 	return r.ctx
 }
 
-func (r *refreshes) release(h *host, k refreshKey) {
+func (r *refreshes) release(h *host, k cache.Flight) {
 	r.mu.Lock()
 	delete(r.running, k)
 	if r.of[h]--; r.of[h] == 0 {
@@ -85,7 +80,7 @@ func (r *refreshes) release(h *host, k refreshKey) {
 }
 
 // runs reports whether one runs.
-func (r *refreshes) runs(k refreshKey) bool {
+func (r *refreshes) runs(k cache.Flight) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.running[k]
@@ -93,7 +88,7 @@ func (r *refreshes) runs(k refreshKey) bool {
 
 // adopt makes a refresh of a request that nobody waits for any more; beside another for
 // the same it counts as that one. It reports false if there are too many.
-func (r *refreshes) adopt(h *host, k refreshKey, of *race, cancel context.CancelFunc) bool {
+func (r *refreshes) adopt(h *host, k cache.Flight, of *race, cancel context.CancelFunc) bool {
 	release := func() { r.release(h, k) }
 	stopped := r.take(h, k)
 	if stopped == nil {
@@ -116,7 +111,7 @@ func (r *refreshes) adopt(h *host, k refreshKey, of *race, cancel context.Cancel
 
 // begin refreshes what a caller is given from the store, and reports whether that is
 // under way: not if there are too many.
-func (r *refreshes) begin(h *host, asked *http.Request, k refreshKey) bool {
+func (r *refreshes) begin(h *host, asked *http.Request, k cache.Flight) bool {
 	stopped := r.take(h, k)
 	if stopped == nil {
 		return r.runs(k)
@@ -155,14 +150,12 @@ const closeTime = time.Second
 func (r *refreshes) close() {
 	r.mu.Lock()
 	r.closed = true
-	if r.stop != nil {
-		r.stop()
-	}
-	idle := r.stop == nil
+	stop := r.stop
 	r.mu.Unlock()
-	if idle {
+	if stop == nil { // there was never one
 		return
 	}
+	stop()
 	over := make(chan struct{})
 	go func() {
 		r.done.Wait()

@@ -40,14 +40,6 @@ func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
 	keep(resp, capture)
 }
 
-// lands ends a flight that has brought nothing: its request has failed, or its caller has
-// left.
-func (f *fallback) lands(leads **flight) {
-	if fl := *leads; fl != nil {
-		fl.end(failed, f.h.t.now())
-	}
-}
-
 // reuse is what the cache makes of a call before it is sent.
 type reuse struct {
 	exchange cache.Exchange
@@ -57,8 +49,7 @@ type reuse struct {
 	header   http.Header    // what to send, where that is not the caller's
 }
 
-// begin tells the cache of a call.
-// It may have waited for another.
+// begin tells the cache of a call, which may have waited for another.
 func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
 	u.begun = true
 	if !f.stores {
@@ -114,9 +105,8 @@ func (c *call) reused(how string) {
 }
 
 // refreshOf is the refresh of what a request may be served.
-func (f *fallback) refreshOf(u *reuse, req *http.Request) refreshKey {
-	key, partition := f.cache.Stands(&u.exchange, named(req))
-	return refreshKey{key, partition}
+func (f *fallback) refreshOf(u *reuse, req *http.Request) cache.Flight {
+	return f.cache.Stands(&u.exchange, named(req))
 }
 
 // spare is the stored answer that a call need not wait for its own for, where the owner

@@ -99,6 +99,14 @@ func (p *probe) pending(fields ...string) <-chan got {
 	return done
 }
 
+// gets waits for the answer to a pending GET, and fails the probe if it is another than want.
+func (p *probe) gets(want string, pending <-chan got) {
+	p.Helper()
+	if g := <-pending; g.text != want {
+		p.Errorf("%q, want %q", g.text, want)
+	}
+}
+
 func begunBefore(p *probe) {
 	p.answers(fresh("kept"))
 	p.misses("kept", "Authorization", "other")
@@ -111,9 +119,7 @@ func begunBefore(p *probe) {
 		pending := p.pending()
 		p.do(request(method, url))
 		close(begin)
-		if g := <-pending; g.text != "old" {
-			p.Errorf("%q", g.text)
-		}
+		p.gets("old", pending)
 		p.misses("new")
 	}
 }
@@ -126,9 +132,7 @@ func readAcross(p *probe) {
 	pending := p.pending()
 	p.do(request(http.MethodPut, url))
 	close(finish)
-	if g := <-pending; g.text != "old" {
-		p.Errorf("%q", g.text)
-	}
+	p.gets("old", pending)
 	p.misses("new")
 	p.hits("new")
 }
@@ -172,9 +176,7 @@ func validatedAcross(p *probe) {
 	begin, pending := p.validating(answer{status: http.StatusNoContent}, fresh("new", "Etag", `"2"`))
 	p.do(request(http.MethodPut, url))
 	close(begin)
-	if g := <-pending; g.text != "old" {
-		p.Errorf("%q", g.text)
-	}
+	p.gets("old", pending)
 	p.misses("new")
 	p.hits("new")
 }
@@ -205,9 +207,7 @@ func lateNotModified(p *probe) {
 	p.misses("new", "Cache-Control", "no-cache")
 	p.hits("new")
 	close(begin)
-	if g := <-pending; g.text != "old" {
-		p.Errorf("%q", g.text)
-	}
+	p.gets("old", pending)
 	p.hits("new")
 }
 
@@ -221,8 +221,6 @@ func olderAnswer(p *probe) {
 	p.misses("new", "Cache-Control", "no-cache")
 	p.hits("new")
 	close(begin)
-	if g := <-pending; g.text != "old" {
-		p.Errorf("%q", g.text)
-	}
+	p.gets("old", pending)
 	p.hits("new")
 }
