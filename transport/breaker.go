@@ -179,7 +179,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.deliver()
 	}
 	if refusal != nil {
-		b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow)
+		b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow, b.h.t.now())
 		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
 			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
 		if !b.policy.Shadow {
@@ -191,9 +191,9 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // tellRefusal counts a call that the breaker refuses, and logs it.
-func (h *host) tellRefusal(ctx context.Context, refusal *Error, shadow bool) {
+func (h *host) tellRefusal(ctx context.Context, refusal *Error, shadow bool, now time.Duration) {
 	h.counts.refused(refusal.State)
-	if h.t.debugging(ctx) {
+	if h.t.debugging(ctx, now) {
 		h.t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", h.name), slog.String("layer", LayerBreaker),
 			slog.String("reason", refusal.State.String()), seconds("retry_in_seconds", refusal.RetryIn), slog.Bool("shadow", shadow))
 	}
@@ -219,7 +219,7 @@ func (b *breaker) admit(a *attempt) (refusal *Error, moved bool) {
 		a.ticket.generation, a.ticket.governed = generation, b.on
 		return nil, false
 	}
-	if refusal := b.refusal(a.call.sent); refusal != nil {
+	if refusal := b.refusal(a.call.sent, b.h.t.now()); refusal != nil {
 		return refusal, false
 	}
 	return b.probe(a)
@@ -252,12 +252,12 @@ func (b *breaker) probing() bool {
 }
 
 // refusal is the error of an attempt that an open breaker refuses, or nil.
-func (b *breaker) refusal(sent int) *Error {
+func (b *breaker) refusal(sent int, now time.Duration) *Error {
 	switch s, _ := b.load(); s {
 	case ForcedOpen:
 		return b.refuse(s, 0, sent)
 	case Open:
-		if wait := b.wait(); wait > 0 {
+		if wait := time.Duration(b.until.Load()) - now; wait > 0 {
 			return b.refuse(s, wait, sent)
 		}
 	}

@@ -126,7 +126,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 		reason = "wait_timeout"
 	}
 	b.h.counts.rejected.Add(1)
-	if t := b.h.t; t.debugging(a.call.ctx) {
+	if t := b.h.t; t.debugging(a.call.ctx, t.now()) {
 		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))
 	}

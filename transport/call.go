@@ -63,12 +63,12 @@ func callOf(ctx context.Context) *Call {
 // do starts a call and runs it through the layers. One that an open breaker is
 // sure to refuse needs none of them but the fallback, and gets there at once; an
 // observer and a redirect chain want the whole way.
-func (h *host) do(req *http.Request) (*http.Response, error) {
+func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) {
 	r := raceOf(req, h.policy.Fallback)
 	behind := r != nil || h.policy.Cache.Fresh && refreshing(req) // it is no call of a caller's
 	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && !behind {
-		if refusal := h.breaker.refusal(0); refusal != nil {
-			return h.refused(req, refusal)
+		if refusal := h.breaker.refusal(0, now); refusal != nil {
+			return h.refused(req, refusal, now)
 		}
 	}
 	var early reuse
@@ -80,7 +80,7 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 			return early.stored, nil
 		}
 	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: h.t.now(), reuse: early, race: r, ended: behind}
+	c := &call{h: h, req: req, ctx: req.Context(), start: now, reuse: early, race: r, ended: behind}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
 		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))
@@ -107,14 +107,14 @@ func (h *host) do(req *http.Request) (*http.Response, error) {
 }
 
 // refused is a call that never sets out.
-func (h *host) refused(req *http.Request, refusal *Error) (*http.Response, error) {
+func (h *host) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
 	h.counts.calls.Add(1)
 	closeBody(req)
 	if h.fallback == nil {
-		h.tellRefusal(req.Context(), refusal, false)
+		h.tellRefusal(req.Context(), refusal, false, now)
 		return nil, refusal
 	}
-	return h.fallback.refused(req, refusal)
+	return h.fallback.refused(req, refusal, now)
 }
 
 // abandoned ends a call that will not be answered, since the base, a Store or a

@@ -159,13 +159,13 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
-func (f *fallback) refused(req *http.Request, refusal *Error) (*http.Response, error) {
+func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
 	u := f.begin(req, nil)
 	if u.stored != nil {
 		f.reused(&u)
 		return u.stored, nil
 	}
-	f.h.tellRefusal(req.Context(), refusal, false)
+	f.h.tellRefusal(req.Context(), refusal, false, now)
 	if refreshing(req) {
 		return nil, refusal
 	}

@@ -13,6 +13,7 @@ type host struct {
 	t        *Transport
 	key      hostKey
 	name     string // host:port, for people
+	spelling string // as the first URL had it
 	policy   *policy.Policy
 	overflow bool // shared by many hosts; has no breaker
 	chain    http.RoundTripper

@@ -19,6 +19,7 @@ type hostMap struct {
 	max    int
 	seed   maphash.Seed
 	shards [64]hostShard
+	recent [1024]atomic.Pointer[host] // see spelt
 
 	mu     sync.Mutex // guards what follows
 	ring   []*host    // all of them, searched as a clock for one to drop
@@ -38,39 +39,65 @@ type hostShard struct {
 }
 
 // host returns the state of a URL's host, acquired.
-func (t *Transport) host(u *url.URL) (*host, error) {
+func (t *Transport) host(u *url.URL, now time.Duration) (*host, error) {
+	if int64(now) >= t.hosts.sweepAt.Load() {
+		t.sweep(now)
+	}
+	known := t.hosts.spelt(u.Host)
+	if h := known.Load(); h != nil && h.key.scheme == u.Scheme && h.spelling == u.Host && h.acquire() {
+		h.use(now)
+		return h, nil
+	}
 	key, err := keyOf(u)
 	if err != nil {
 		return nil, fmt.Errorf("watertight: %w", err)
 	}
-	return t.hostAt(key), nil
+	h := t.hostAt(key, u.Host, now)
+	if h.spelling == u.Host && !h.overflow {
+		known.Store(h)
+	}
+	return h, nil
+}
+
+// spelt is where the state is kept of a host that was last asked for with the same
+// scheme and spelling, or with others that share its place: finding it there takes no
+// lock, and no name needs to be brought to its normal form. It may have been dropped
+// meanwhile, which acquire tells.
+func (m *hostMap) spelt(spelling string) *atomic.Pointer[host] {
+	return &m.recent[maphash.String(m.seed, spelling)%uint64(len(m.recent))]
 }
 
 // usedEvery is how exact a host's last use is known, which is compared with
 // sweepIdle.
 const usedEvery = time.Second
 
-// hostAt returns the state of a host, acquired.
-func (t *Transport) hostAt(key hostKey) *host {
-	now := t.now()
-	if at := t.hosts.sweepAt.Load(); int64(now) >= at {
-		t.sweep(now)
-	}
+// hostAt returns the state of a host, acquired, which is asked for with a spelling.
+func (t *Transport) hostAt(key hostKey, spelling string, now time.Duration) *host {
 	for {
 		h := t.hosts.find(key)
 		known := h != nil
 		if !known {
-			h = t.addHost(key, now)
+			h = t.addHost(key, spelling, now)
 		}
-		if h.acquire() {
-			if now-time.Duration(h.used.Load()) > usedEvery { // not on every call: it is shared
-				h.used.Store(int64(now))
-			}
-			if known && !h.visited.Load() {
-				h.visited.Store(true)
-			}
+		switch {
+		case !h.acquire():
+		case known:
+			h.use(now)
+			return h
+		default:
+			h.used.Store(int64(now))
 			return h
 		}
+	}
+}
+
+// use notes that the host is in use: not on every call, since that is shared.
+func (h *host) use(now time.Duration) {
+	if now-time.Duration(h.used.Load()) > usedEvery {
+		h.used.Store(int64(now))
+	}
+	if !h.visited.Load() {
+		h.visited.Store(true)
 	}
 }
 
@@ -89,7 +116,7 @@ func (m *hostMap) find(k hostKey) *host {
 // addHost creates the state of a host, making room for it if need be; where no
 // room can be made, it returns the overflow state, unless the host was forced by
 // hand, which has a state of its own whatever the bound.
-func (t *Transport) addHost(k hostKey, now time.Duration) *host {
+func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host {
 	m := &t.hosts
 	m.mu.Lock()
 	if h := m.find(k); h != nil {
@@ -120,6 +147,7 @@ func (t *Transport) addHost(k hostKey, now time.Duration) *host {
 	}
 	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
 	h := t.newHost(k, t.policies.of(k), false)
+	h.spelling = strings.Clone(spelling)
 	if to != Closed {
 		h.breaker.force(to, "forced")
 	}
@@ -166,6 +194,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 		s.mu.Lock()
 		delete(s.m, h.key)
 		s.mu.Unlock()
+		m.spelt(h.spelling).CompareAndSwap(h, nil)
 		h.breaker.abandon()
 		last := len(m.ring) - 1
 		m.ring[m.hand] = m.ring[last]

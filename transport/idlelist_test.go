@@ -53,7 +53,7 @@ func TestIdleConnectionsOfNoMorePoolsAreClosedThanMustBe(t *testing.T) {
 		tr := Must(New(Config{MaxIdleConns: most}))
 		var pools []*pool
 		for i := range 2 * most / each {
-			h := tr.hostAt(hostKey{"http", fmt.Sprintf("h%d.test", i), "80"})
+			h := tr.hostAt(hostKey{"http", fmt.Sprintf("h%d.test", i), "80"}, "", tr.now())
 			p := h.newPool(false)
 			p.transport.MaxIdleConnsPerHost = each
 			pools = append(pools, p)
@@ -88,7 +88,7 @@ func TestIdleConnectionsOfNoMorePoolsAreClosedThanMustBe(t *testing.T) {
 // the pool in the list.
 func TestIdleConnectionsOfAPoolThatIsOverAreForgotten(t *testing.T) {
 	tr := Must(New(Config{}))
-	h := tr.hostAt(hostKey{"http", "a.test", "80"})
+	h := tr.hostAt(hostKey{"http", "a.test", "80"}, "", tr.now())
 	p := h.pools.acquire(h, false)
 	a := &attempt{pool: p}
 	h.pools.retire(p)

@@ -31,14 +31,14 @@ func (l *logs) logger() *slog.Logger { return cmp.Or(l.to, slog.Default()) }
 // debugging reports whether records of what happens often are wanted. It does not ask
 // the handler for each of them, on whose lock a call could wait. A handler's own calls
 // are not told of, or it would be given a record for each that it sends.
-func (t *Transport) debugging(ctx context.Context) bool {
-	return t.takesDebug() && ctx.Value(logKey{}) == nil
+func (t *Transport) debugging(ctx context.Context, now time.Duration) bool {
+	return t.takesDebug(now) && ctx.Value(logKey{}) == nil
 }
 
-func (t *Transport) takesDebug() bool {
+func (t *Transport) takesDebug(now time.Duration) bool {
 	l := &t.logs
-	now, at := int64(t.now()), l.askAt.Load()
-	if now < at || !l.askAt.CompareAndSwap(at, int64(forever)) {
+	at := l.askAt.Load()
+	if int64(now) < at || !l.askAt.CompareAndSwap(at, int64(forever)) {
 		return l.debug.Load()
 	}
 	done := make(chan struct{})

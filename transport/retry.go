@@ -132,7 +132,7 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 
 // tell tells of a retry that is about to wait.
 func (r *retry) tell(a *attempt, delay time.Duration, reason string) {
-	if t := r.h.t; t.debugging(a.call.ctx) {
+	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
 		t.log(a.call.ctx, slog.LevelDebug, "retry", slog.String("host", r.h.name), slog.Int("attempt", a.number),
 			slog.String("reason", reason), seconds("delay_seconds", delay))
 	}
@@ -146,7 +146,7 @@ func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duratio
 		return
 	}
 	r.h.counts.suppressed.Add(1)
-	if t := r.h.t; t.debugging(a.call.ctx) {
+	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
 		t.log(a.call.ctx, slog.LevelDebug, "retry suppressed", slog.String("host", r.h.name), slog.Int("attempt", a.number),
 			slog.String("reason", obstacle), slog.Bool("shadow", r.policy.Shadow))
 	}

@@ -117,13 +117,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		closeBody(req)
 		return nil, err
 	}
-	h, err := t.host(req.URL)
+	now := t.now()
+	h, err := t.host(req.URL, now)
 	if err != nil {
 		closeBody(req)
 		return nil, err
 	}
 	defer h.release()
-	return h.do(req)
+	return h.do(req, now)
 }
 
 // gone is the error of a call that its caller has ended, as net/http words it,
