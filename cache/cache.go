@@ -18,6 +18,7 @@ import (
 type Cache struct {
 	*core
 	rules Rules
+	asked atomic.Pointer[origin] // the first one, and most often the only one
 }
 
 // core is what the Caches of all hosts share.
@@ -31,8 +32,9 @@ type core struct {
 	// lastDate is the last Date that was read. Busy clients see the same one all second long.
 	lastDate atomic.Pointer[date]
 
-	epochs [epochStripes]epoch
-	purges atomic.Uint64
+	origins origins
+	epochs  [epochStripes]epoch
+	purges  atomic.Uint64
 }
 
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
@@ -133,7 +135,7 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 	if x.role == bystander {
 		return x
 	}
-	key, ok := newKey(c.seed, req)
+	key, ok := c.keyOf(req)
 	if !ok && (x.role == reader || key.hash == 0) {
 		x.role = bystander
 		return x

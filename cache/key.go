@@ -27,22 +27,17 @@ type Key struct {
 	// Query is the query likewise, order kept.
 	Query string
 
-	hash uint64
+	origin uint64 // hash of Host
+	hash   uint64 // of all of it
 }
 
-// newKey returns the key of a request, and false for one that has none: not http, no host, or too long.
-func newKey(seed maphash.Seed, req *http.Request) (Key, bool) {
-	u := req.URL
-	if u == nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+// keyOf returns the key of a request, and false for one that has none: not http, no host, or too long.
+func (c *Cache) keyOf(req *http.Request) (Key, bool) {
+	o, ok := c.origin(req)
+	if !ok {
 		return Key{}, false
 	}
-	k := Key{Scheme: u.Scheme, Host: authority(u.Scheme, u.Host)}
-	if req.Host != "" && req.Host != u.Host {
-		if override := authority(u.Scheme, req.Host); override != k.Host {
-			k.Host = override + "@" + k.Host
-		}
-	}
-	k = k.at(seed, u)
+	k := Key{Scheme: o.scheme, Host: o.authority, origin: o.hash}.at(c.seed, req.URL)
 	return k, k.size() <= maxKeyBytes
 }
 
@@ -66,9 +61,15 @@ func (k Key) at(seed maphash.Seed, u *url.URL) Key {
 		k.Path += "?" // nothing escaped ends like this: /a? is not /a
 	}
 	k.Path, k.Query = spelt(k.Path), spelt(k.Query)
-	k.hash = maphash.Comparable(seed, [4]string{k.Scheme, k.Host, k.Path, k.Query})
+	k.hash = k.origin
+	for _, s := range [...]string{k.Scheme, k.Path, k.Query} {
+		k.hash = k.hash*hashFactor + maphash.String(seed, s)
+	}
 	return k
 }
+
+// hashFactor is odd, so that no bit of what it multiplies is lost (2^64 over the golden ratio: Knuth, TAOCP 3, section 6.4).
+const hashFactor = 0x9e3779b97f4a7c15
 
 func (k Key) size() int { return len(k.Scheme) + len(k.Host) + len(k.Path) + len(k.Query) }
 

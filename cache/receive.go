@@ -231,6 +231,7 @@ func whole(resp *http.Response) bool {
 
 // commit stores an answer, or removes what it supersedes.
 func (c *Cache) commit(e *Entry, asked []field) {
+	c.keeps(e.key)
 	if !c.store.Put(e) {
 		c.replace(e, asked)
 	}
@@ -257,7 +258,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	if resp.StatusCode >= 300 {
 		c.epoch(x.key).end(x.key)
 	}
-	if c.store.Len() == 0 {
+	if !c.holds(x.key) || c.store.Len() == 0 {
 		return
 	}
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
@@ -274,7 +275,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 // revoke removes what a 304 or 206 no longer lets be served. Both speak of the answer that a 200 would have been, but to a caller
 // who has a copy: nothing is merged here.
 func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
-	if c.store.Len() == 0 {
+	if !c.holds(x.key) || c.store.Len() == 0 {
 		return
 	}
 	wall := time.Now()
@@ -307,7 +308,9 @@ func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) 
 
 func (c *Cache) forget(k Key) {
 	c.epoch(k).end(k)
-	c.store.DeleteAll(k)
+	if c.holds(k) {
+		c.store.DeleteAll(k)
+	}
 }
 
 func sameOrigin(u *url.URL, req *http.Request) bool {

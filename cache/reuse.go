@@ -42,10 +42,7 @@ func (c *Cache) Reuse(x *Exchange, req *http.Request, w Window) Reuse {
 		x.reuse.forwarded = "request"
 		return c.miss(x, req)
 	}
-	var e *Entry
-	if c.store.Len() > 0 {
-		e = c.find(x, req)
-	}
+	e := c.find(x, req)
 	if e == nil {
 		return c.miss(x, req)
 	}

@@ -18,10 +18,10 @@ import (
 // It finds nothing for a request with a field that is new in every call and that this package does not know to be harmless: the
 // package documentation says which are.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {
-	wall := time.Now()
-	if !why.served() || gone(req) {
+	if x.role != reader || !c.holds(x.key) || !why.served() || gone(req) {
 		return nil, false
 	}
+	wall := time.Now()
 	e := c.servable(x, req, w, wall)
 	if e == nil {
 		return nil, false
@@ -36,7 +36,7 @@ func (c *Cache) Serves(x *Exchange, req *http.Request, w Window) bool {
 
 // servable is the stored answer that may stand in for a failed one, or nil.
 func (c *Cache) servable(x *Exchange, req *http.Request, w Window, wall time.Time) *Entry {
-	if x.role != reader || x.partial || x.ask.noStore || c.store.Len() == 0 {
+	if x.role != reader || x.partial || x.ask.noStore {
 		return nil
 	}
 	e := c.find(x, req)
@@ -76,6 +76,9 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
+	if !c.holds(x.key) || c.store.Len() == 0 {
+		return nil
+	}
 	var best *Entry
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if x.reuse != nil && x.reuse.forwarded == "uri-miss" {

@@ -22,7 +22,8 @@ import (
 type Store interface {
 	// Lookup returns the variants stored for one URI and partition, nil when there are none. The slice and its entries are shared:
 	// nobody changes them, not the Store either after it has returned them. It is called for every answer that may be stored
-	// or may end an older one, for every failure, and for requests that say only-if-cached.
+	// or may end an older one, for every failure, and for requests that say only-if-cached; but for hosts of which nothing was ever stored
+	// none of that is sure to be asked.
 	Lookup(k Key, p Partition) []*Entry
 
 	// Put adds e to its URI and partition as [Entry.Join] says, making room first, and reports whether it did. It is called
@@ -35,7 +36,7 @@ type Store interface {
 	Delete(e *Entry)
 
 	// DeleteAll removes every variant in every partition of a URI (RFC 9111 section 4.4), before it returns. It is called
-	// for every successful write. A Put that has called Join is waited for, even if nothing of the URI is stored yet: what it
+	// for every successful write to a host of which something was stored. A Put that has called Join is waited for, even if nothing of the URI is stored yet: what it
 	// stores is from before the write.
 	DeleteAll(k Key)
 

@@ -160,7 +160,10 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
-	u := f.begin(req, nil)
+	var u reuse
+	if f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) { // which may be only-if-cached
+		u = f.begin(req, nil)
+	}
 	if u.stored != nil {
 		f.reused(&u)
 		return u.stored, nil
