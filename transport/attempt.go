@@ -21,8 +21,9 @@ import (
 type attempt struct {
 	parent context.Context // the call's, or what the observer made of it
 	call   *call
-	number int  // from 1
-	fresh  bool // wants a connection of its own, outside the pool
+	number int          // from 1
+	fresh  bool         // wants a connection of its own, outside the pool
+	req    http.Request // as it is sent
 
 	// What the breaker and the bulkhead handed out, given back by end.
 	ticket  ticket
@@ -37,7 +38,7 @@ type attempt struct {
 	cancel  context.CancelCauseFunc // of std
 	stopped bool                    // the context has ended, though std may not be made yet
 	clock   clock
-	timer   *time.Timer
+	alarm   *alarm
 	started bool // the layers above the base have let it out
 	ended   bool // what it held was given back
 
@@ -95,14 +96,14 @@ func (a *attempt) next(timedOut bool) *attempt {
 
 // request is req as this attempt sends it: a copy that carries the attempt.
 func (a *attempt) request(req *http.Request) *http.Request {
-	req = req.WithContext(a)
+	a.req = *req.WithContext(a)
 	if asks := a.call.reuse.header; asks != nil {
-		req.Header = asks
+		a.req.Header = asks
 	}
-	if req.Header == nil {
-		req.Header = http.Header{}
+	if a.req.Header == nil {
+		a.req.Header = http.Header{}
 	}
-	return req
+	return &a.req
 }
 
 // announce tells the observer that the attempt begins, which one that was refused
@@ -167,9 +168,8 @@ func (a *attempt) end(how ending, err error) {
 		how, err = endBroken, a.expired
 	}
 	a.clock.shift(now, phaseDone, false)
-	if a.timer != nil {
-		a.timer.Stop()
-	}
+	h.t.alarms.release(a.alarm, now)
+	a.alarm = nil
 	duration, age := now-a.clock.start, a.clock.age(now)
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes

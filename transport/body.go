@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
-	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/cache"
@@ -26,9 +26,9 @@ type answer struct {
 // attempt's clock whose time it is, copies what is to be stored, and ends the
 // attempt.
 type body struct {
-	a       *attempt
-	resp    *http.Response
-	cleanup runtime.Cleanup
+	a     *attempt
+	resp  *http.Response
+	guard atomic.Pointer[guard] // until the attempt has ended
 }
 
 // closing is how far a body is closed.
@@ -131,7 +131,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		b := &ans.body
 		b.a, b.resp = a, &ans.Response
 		ans.Body = b
-		b.cleanup = runtime.AddCleanup(ans, forgotten, a)
+		b.guard.Store(h.t.guards.set(a))
 	}
 	return &ans.Response, nil
 }
@@ -256,7 +256,7 @@ func (b *body) got(p []byte, err error) error {
 	a.end(how, err)
 	if how == endEOF {
 		b.store(true)
-		b.cleanup.Stop()
+		a.call.h.t.guards.release(b.guard.Swap(nil))
 	}
 	return readErr
 }
@@ -318,7 +318,7 @@ func (b *body) closed(open, eof bool) {
 		a.end(endClosed, nil)
 		b.store(eof)
 	}
-	b.cleanup.Stop()
+	a.call.h.t.guards.release(b.guard.Swap(nil))
 }
 
 // What Close reads at most of a body that is to be stored.

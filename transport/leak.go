@@ -1,11 +1,47 @@
 package transport
 
 import (
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 )
 
+// guard is what an answer alone points to, so that it becomes unreachable with it, of
+// which the garbage collector tells. It serves one answer after another, since to ask
+// for that costs more than the rest of an answer.
+type guard struct{ over *watched }
+
+// watched is the attempt whose answer a guard belongs to; it does not point to that.
+type watched struct{ a atomic.Pointer[attempt] }
+
+// guards are those that no answer uses. What becomes of these is of no interest.
+type guards struct{ free sync.Pool }
+
+func (s *guards) set(a *attempt) *guard {
+	g, ok := s.free.Get().(*guard)
+	if !ok {
+		g = &guard{over: &watched{}}
+		runtime.AddCleanup(g, forgotten, g.over)
+	}
+	g.over.a.Store(a)
+	return g
+}
+
+// release takes the guard of an answer whose attempt has ended; nil if it was taken.
+func (s *guards) release(g *guard) {
+	if g != nil {
+		g.over.a.Store(nil)
+		s.free.Put(g)
+	}
+}
+
 // forgotten runs when an answer has become unreachable.
-func forgotten(a *attempt) {
+func forgotten(w *watched) {
+	a := w.a.Load()
+	if a == nil {
+		return
+	}
 	a.mu.Lock()
 	open := !a.ended && a.closing == bodyOpen
 	bubble := a.call.h.t.now()-a.clock.mark > decade

@@ -36,16 +36,16 @@ func (a *attempt) watch(now time.Duration) {
 	if d.expired != nil || d.slow || d.leak || d.lease {
 		next = 0
 	}
-	a.arm(next)
+	a.arm(next, now)
 }
 
-func (a *attempt) arm(next time.Duration) {
+func (a *attempt) arm(next, now time.Duration) {
 	switch {
-	case next == forever:
-	case a.timer == nil:
-		a.timer = time.AfterFunc(next, a.tick)
+	case next == forever || a.ended: // its alarm may be another's by now
+	case a.alarm == nil:
+		a.alarm = a.call.h.t.alarms.set(a, next, now)
 	default:
-		a.timer.Reset(next)
+		a.alarm.timer.Reset(next)
 	}
 }
 
@@ -161,7 +161,7 @@ func (a *attempt) tick() {
 	if a.clock.paused() { // what is left does not shrink in a pause: do not spin
 		next = max(next, time.Millisecond)
 	}
-	a.arm(next)
+	a.arm(next, now)
 	deaf := a.clock.phase == phaseBody && a.deaf()
 	a.mu.Unlock()
 

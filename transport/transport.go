@@ -38,6 +38,8 @@ type Transport struct {
 	panics   sync.Map // of functions that were configured: those that were logged
 	idle     idleConns
 	history  history
+	alarms   alarms
+	guards   guards
 
 	refreshes  refreshes
 	done       chan struct{} // closed by Close
@@ -55,6 +57,7 @@ func New(c Config) (*Transport, error) {
 		done:     make(chan struct{}),
 	}
 	t.hosts.seed = maphash.MakeSeed()
+	t.alarms.real = t.epoch != t.epoch.Round(0) // in a bubble there is no monotonic clock
 	var errs []error
 	t.policies, errs = compile(c)
 	if c.MaxConcurrent > 0 {
