@@ -24,9 +24,11 @@ type attempt struct {
 	number int          // from 1
 	fresh  bool         // wants a connection of its own, outside the pool
 	req    http.Request // as it is sent
+	hooks  *hooks       // the caller's, if there are any; for his goroutine
 
 	// What the breaker and the bulkhead handed out, given back by end.
 	ticket  ticket
+	held    bool          // counted as such by the bulkhead
 	permit  bool          // of the host
 	shared  bool          // of the process
 	waited  time.Duration // for them
@@ -51,7 +53,6 @@ type attempt struct {
 	headed  bool    // net/http has written its header on that connection
 	unsaid  error   // why net/http has not
 	dials   int     // those that gave a connection, or found one waiting
-	hooks   *hooks  // the caller's, if there are any
 	upload  *upload // the request body, or the one that took its place
 	sending sending // how far the base is with it
 
@@ -129,7 +130,10 @@ func (a *attempt) start() {
 	a.call.last = a
 	a.call.h.active.Add(1)
 	a.call.h.counts.attempts.Add(1)
-	a.call.h.bulkhead.held.Add(1)
+	if !a.held {
+		a.held = true
+		a.call.h.bulkhead.held.Add(1)
+	}
 	if a.number > 1 {
 		a.call.h.counts.retries.Add(1)
 	}
@@ -155,9 +159,10 @@ const (
 
 // end gives back what the attempt holds and settles its verdict, once. It must
 // not be called with mu held.
-func (a *attempt) end(how ending, err error) {
+func (a *attempt) end(how ending, err error) { a.endAt(how, err, a.call.h.t.now()) }
+
+func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	h := a.call.h
-	now := h.t.now()
 	a.mu.Lock()
 	if a.ended || !a.started {
 		a.mu.Unlock()
@@ -174,8 +179,12 @@ func (a *attempt) end(how ending, err error) {
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
 	a.call.faulty = a.faulty
+	a.slow = a.slow || a.late(now)
 	unhook := a.unhook
 	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
+	was := final{a.slow, a.faulty, a.discarded}
+	pool, doubtful := a.pool, expired != nil && a.reused // the connection that it used
+	sendsOn := a.sending != uploadOver                   // the rest of the request may be read; its end stops the attempt
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
 	}
@@ -190,11 +199,17 @@ func (a *attempt) end(how ending, err error) {
 	if a.ticket.done != nil {
 		defer h.breaker.settle(a, policy.Neutral, nil, nil, now) // in case judge does not
 	}
-	a.giveBack(how)
+	h.bulkhead.giveBack(a)
+	if pool != nil {
+		a.giveBack(pool, doubtful)
+	}
+	if !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) { // net/http has let go of an upgraded connection
+		a.stop()
+	}
 	if resp != nil || expired != nil {
 		h.took(now, age)
 	}
-	verdict, slow := a.judge(how, err, now)
+	verdict := a.judge(how, was, resp, expired != nil, err, now)
 	if h.t.observer == nil {
 		return
 	}
@@ -204,7 +219,7 @@ func (a *attempt) end(how ending, err error) {
 	if how == endLeaked {
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
 	}
-	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: slow,
+	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: was.slow,
 		Outcome: a.outcome(how, resp, err), Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 	if handed != nil {
 		handed.end(statusOf(resp), err, now)
@@ -226,53 +241,39 @@ func (a *attempt) outcome(how ending, resp *http.Response, err error) string {
 	return "error"
 }
 
-// giveBack returns what the attempt holds of its host.
-func (a *attempt) giveBack(how ending) {
-	h := a.call.h
-	a.mu.Lock()
-	pool := a.pool
-	sending := a.sending != uploadOver       // the rest of the request may be read on; its end stops the attempt
-	doubtful := a.expired != nil && a.reused // the connection that it used
-	a.mu.Unlock()
-	h.bulkhead.held.Add(-1) // first, so that the gauge never shows more than there are permits
-	h.bulkhead.giveBack(a)
-	if pool != nil {
-		if doubtful && !pool.heardSince(a.clock.start) {
-			h.pools.retire(pool)
-		}
-		pool.release()
+// giveBack returns the pool of an attempt that has ended.
+func (a *attempt) giveBack(p *pool, doubtful bool) {
+	if doubtful && !p.heardSince(a.clock.start) {
+		a.call.h.pools.retire(p)
 	}
-	if !(how == endHeaders && pool == nil) && !(how == endEOF && sending) { // net/http has let go of an upgraded connection
-		a.stop()
-	}
+	p.release()
 }
 
-// judge settles the verdict of an attempt that ends.
-func (a *attempt) judge(how ending, err error, now time.Duration) (policy.Verdict, bool) {
+// final is what an attempt is judged by when it has ended, and may yet change.
+type final struct{ slow, faulty, discarded bool }
+
+// judge settles the verdict of an attempt that ends; ours: a limit of ours has ended it.
+func (a *attempt) judge(how ending, was final, resp *http.Response, ours bool, err error, now time.Duration) policy.Verdict {
 	b := a.call.h.breaker
-	a.mu.Lock()
-	a.slow = a.slow || a.late(now)
-	resp, faulty, slow, ours, discarded := a.resp, a.faulty, a.slow, a.expired != nil, a.discarded
-	a.mu.Unlock()
-	if slow { // before its verdict; the timer may be about to
+	if was.slow { // before its verdict; the timer may be about to
 		b.slow(a, now)
 	}
 	if v := a.counted(); v != policy.Unclassified { // at the headers, or by a lease
-		return v, slow
+		return v
 	}
 	verdict := policy.Neutral
 	switch {
-	case how == endPanic || faulty:
+	case how == endPanic || was.faulty:
 	case !ours && a.call.gone() != nil:
-		b.left(a, now, slow)
+		b.left(a, now, was.slow)
 	case how == endBroken && ofProcess(err):
-	case how == endBroken && !discarded:
+	case how == endBroken && !was.discarded:
 		verdict = b.verdict(resp, err)
 	default:
 		verdict = b.verdict(resp, nil)
 	}
 	b.settle(a, verdict, resp, err, now)
-	return verdict, slow
+	return verdict
 }
 
 // attemptLayer does the attempt itself: it starts its clock, and ties what the

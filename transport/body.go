@@ -45,7 +45,8 @@ var errNoAnswer = errors.New("the base RoundTripper returned neither a response 
 // answered takes what the base returned: headers or an error.
 func (a *attempt) answered(resp *http.Response, err error) (*http.Response, error) {
 	h := a.call.h
-	if dropped := a.back(); dropped != nil {
+	now := h.t.now()
+	if dropped := a.back(now); dropped != nil {
 		if resp != nil && resp.Body != nil {
 			_ = resp.Body.Close()
 		}
@@ -78,7 +79,6 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	if resp.Header["Retry-After"] != nil {
 		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
 	}
-	now := h.t.now()
 	a.mu.Lock()
 	a.retryAfter = retryAfter
 	if a.expired != nil { // just before the headers came
@@ -115,14 +115,14 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	h.breaker.headers(a, resp, slow, stream, now)
 	switch {
 	case upgrade:
-		a.end(endHeaders, nil)
+		a.endAt(endHeaders, nil, now)
 		if a.call.timeout.StreamIdle > 0 || a.pool == nil {
 			if rw, ok := ans.Body.(io.ReadWriteCloser); ok {
 				ans.Body = newTunnel(rw, a)
 			}
 		}
 	case bodiless:
-		a.end(endEOF, nil)
+		a.endAt(endEOF, nil, now)
 		if !empty(ans.Body) { // of an answer to HEAD, by a base that made one
 			_ = ans.Body.Close()
 			ans.Body = http.NoBody
@@ -253,9 +253,11 @@ func (b *body) got(p []byte, err error) error {
 	a.readErr = readErr
 	a.mu.Unlock()
 	capture.Write(p)
-	a.end(how, err)
+	a.endAt(how, err, now)
 	if how == endEOF {
-		b.store(true)
+		if capture != nil {
+			b.store(true)
+		}
 		a.call.h.t.guards.release(b.guard.Swap(nil))
 	}
 	return readErr

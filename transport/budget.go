@@ -28,10 +28,11 @@ func (b *budget) refill(now time.Duration, successes int) {
 }
 
 // deposit adds what a call that succeeded brings.
-func (b *budget) deposit(now time.Duration) {
+func (b *budget) deposit(t *Transport) {
 	if b == nil || b.full.Load() {
 		return
 	}
+	now := t.now()
 	b.mu.Lock()
 	b.refill(now, 1)
 	b.full.Store(b.tokens >= policy.BudgetBurst)

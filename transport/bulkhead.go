@@ -18,18 +18,23 @@ type bulkhead struct {
 	next    http.RoundTripper
 	h       *host
 	policy  policy.Bulkhead
-	permits *semaphore.Weighted // nil: no bound of its own
-	held    atomic.Int64
+	permits *semaphore.Weighted // nil: no bound of its own, or most
+	most    int64               // of held, where nobody waits and no permit is only counted; 0: permits say
+	held    atomic.Int64        // attempts under way
 	waiting atomic.Int64
 }
 
 func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
 	b := &bulkhead{next: next, h: h, policy: h.policy.Bulkhead}
-	if n := b.policy.MaxConcurrent; n > 0 {
-		b.permits = semaphore.NewWeighted(int64(n))
+	switch n := int64(b.policy.MaxConcurrent); {
+	case n <= 0:
+	case b.policy.MaxWait <= 0 && !b.policy.Shadow:
+		b.most = n
+	default:
+		b.permits = semaphore.NewWeighted(n)
 	}
 	h.bulkhead = b
-	if b.permits == nil && h.t.permits == nil {
+	if b.most == 0 && b.permits == nil && h.t.permits == nil {
 		return next
 	}
 	return b
@@ -48,6 +53,9 @@ func (b *bulkhead) RoundTrip(req *http.Request) (*http.Response, error) {
 // not insist on the host's; the process's is not the host's to let go of.
 func (b *bulkhead) acquire(a *attempt) error {
 	wait := b.policy.MaxWait
+	if b.most > 0 && !b.hold(a) {
+		return b.refuse(a, a.call.error(&Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: "Bulkhead.MaxConcurrent"}), false)
+	}
 	if b.permits != nil {
 		err := b.take(a, b.permits, &wait, "Bulkhead.MaxConcurrent", b.policy.Shadow)
 		if err != nil && !b.policy.Shadow {
@@ -63,6 +71,20 @@ func (b *bulkhead) acquire(a *attempt) error {
 		a.shared = true
 	}
 	return nil
+}
+
+// hold counts an attempt among those that are held, unless there are as many as there may be.
+func (b *bulkhead) hold(a *attempt) bool {
+	for {
+		n := b.held.Load()
+		if n >= b.most {
+			return false
+		}
+		if b.held.CompareAndSwap(n, n+1) {
+			a.held = true
+			return true
+		}
+	}
 }
 
 // take takes one permit, after a wait of up to wait, which is less what was
@@ -136,6 +158,10 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 
 // giveBack returns the permits that the attempt holds.
 func (b *bulkhead) giveBack(a *attempt) {
+	if a.held { // first, so that the gauge never shows more than there are permits
+		a.held = false
+		b.held.Add(-1)
+	}
 	if a.permit {
 		a.permit = false
 		b.permits.Release(1)

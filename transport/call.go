@@ -35,8 +35,8 @@ type call struct {
 	req      *http.Request   // the caller's
 	ctx      context.Context // the caller's, or what the observer made of it
 	opts     *Call
-	timeout  policy.Timeout // of this call
-	slowCall time.Duration  // of this call
+	timeout  *policy.Timeout // of this call
+	slowCall time.Duration   // of this call
 	start    time.Duration
 	earlier  time.Duration // what earlier redirect hops have used of Total
 	free     time.Duration // the caller's pauses in attempts that have ended
@@ -81,9 +81,10 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 		}
 	}
 	c := &call{h: h, req: req, ctx: req.Context(), start: now, reuse: early, race: r, ended: behind}
-	c.opts, c.timeout, c.slowCall = callOf(c.ctx), h.policy.Timeout, h.policy.Breaker.SlowCall
+	c.opts, c.timeout, c.slowCall = callOf(c.ctx), &h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
-		c.timeout = bounded(c.opts.Timeout.Or(c.timeout))
+		own := bounded(c.opts.Timeout.Or(*c.timeout))
+		c.timeout = &own
 		if c.opts.SlowCall > 0 {
 			c.slowCall = min(c.opts.SlowCall, forever)
 		}

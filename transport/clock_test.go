@@ -3,6 +3,8 @@ package transport
 import (
 	"testing"
 	"time"
+
+	"github.com/watertight-go/watertight/policy"
 )
 
 func TestTimeoutClockTellsThePeersTimeFromTheCallers(t *testing.T) {
@@ -55,8 +57,8 @@ func TestTimeoutPhasesHaveNames(t *testing.T) {
 func TestTimeoutIsNotLostWhenTheTimerIsReset(t *testing.T) {
 	tr := Must(New(Config{}))
 	a := &attempt{}
-	a.init(&call{h: &host{t: tr, policy: &tr.policies.fallback}, opts: &noCall})
-	a.call.timeout.Attempt, a.call.timeout.Read = time.Second, time.Minute
+	limits := policy.Timeout{Attempt: time.Second, Read: time.Minute}
+	a.init(&call{h: &host{t: tr, policy: &tr.policies.fallback}, opts: &noCall, timeout: &limits})
 	a.clock.begin(0)
 	due, next := a.look(time.Second)
 	if due.expired == nil || due.expired.Kind != ErrAttemptTimeout || next != time.Minute {

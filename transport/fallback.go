@@ -71,7 +71,11 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.reused(f.reused(&c.reuse))
 		return c.reuse.stored, nil
 	}
-	defer func() { leads.end(failed, f.h.t.now()) }() // unless it has ended, or ends with the body
+	defer func() {
+		if leads != nil { // it has not ended, nor does it end with the body
+			leads.end(failed, f.h.t.now())
+		}
+	}()
 	var resp *http.Response
 	if err == nil {
 		if c.reuse.header != nil {

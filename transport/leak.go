@@ -109,8 +109,7 @@ func (a *attempt) leak(why string) {
 // back says that the base has returned, after which the caller's time begins anew; or
 // it waits until the attempt has been ended that was dropped meanwhile, and gives the
 // error for that.
-func (a *attempt) back() error {
-	now := a.call.h.t.now()
+func (a *attempt) back(now time.Duration) error {
 	a.mu.Lock()
 	dropped, err := a.dropped, a.readErr
 	if dropped == nil {

@@ -17,7 +17,7 @@ func (a *attempt) leaseTime() time.Duration {
 
 // unbounded reports whether no limit ends the wait for headers.
 func (a *attempt) unbounded() bool {
-	t := &a.call.timeout
+	t := a.call.timeout
 	return a.call.slowCall <= 0 && (t.Shadow || t.Attempt <= 0 && t.Total <= 0 && t.Read <= 0)
 }
 

@@ -46,7 +46,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 		reason := a.retryReason(resp, err, r.policy)
 		if reason == "" {
 			if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
-				r.budget.deposit(r.h.t.now())
+				r.budget.deposit(r.h.t)
 			}
 			return resp, c.attempted(err)
 		}

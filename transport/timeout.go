@@ -7,7 +7,7 @@ import (
 // limitOf is the limit on the present wait of the attempt, with the knob that
 // sets it. mu must be held.
 func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
-	t := &a.call.timeout
+	t := a.call.timeout
 	switch a.clock.phase {
 	case phaseConnect:
 		return t.Connect, "Timeout.Connect", ErrConnectTimeout
@@ -66,7 +66,7 @@ func (d *dues) expire(e *Error) {
 // look finds what is due, and how long it is until something else may be. It
 // changes nothing. mu must be held.
 func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
-	t, c := &a.call.timeout, &a.clock
+	t, c := a.call.timeout, &a.clock
 	next = forever
 	left := func(d, used time.Duration) bool {
 		if rest := d - used; rest > 0 {

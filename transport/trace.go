@@ -65,9 +65,7 @@ func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
 		ours = &httptrace.ClientTrace{}
 	}
 	h := &hooks{caller: t}
-	a.mu.Lock()
 	a.hooks = h
-	a.mu.Unlock()
 	both := h.after(ours, t)
 	if t.GetConn != nil {
 		both.GetConn = a.aside(h, ours.GetConn)
@@ -157,9 +155,7 @@ func (a *attempt) unreturned(h *hooks, panicked any) {
 
 // insteadOf is what a hook did in place of returning, for the caller's goroutine to do.
 func (a *attempt) insteadOf() func() {
-	a.mu.Lock()
 	h := a.hooks
-	a.mu.Unlock()
 	if h == nil {
 		return nil
 	}
@@ -263,10 +259,14 @@ func (h *hooks) busy() bool {
 // One whose body is still being sent was answered early, and a foreign base, whose
 // connections are not seen, may not say when it has written.
 func (a *attempt) written() {
+	h := a.hooks
+	if h == nil || h.wrote == nil {
+		return
+	}
 	a.mu.Lock()
-	h, sent := a.hooks, a.conn && a.sending == uploadOver
+	sent := a.conn && a.sending == uploadOver
 	a.mu.Unlock()
-	if h != nil && h.wrote != nil && sent {
+	if sent {
 		await(h.wrote, letGoTime)
 	}
 }
@@ -275,9 +275,7 @@ func (a *attempt) written() {
 // answered, of all when it is over. One that runs is given some time to return, and
 // what a dial has begun ends here.
 func (a *attempt) untrace(over bool) {
-	a.mu.Lock()
 	h := a.hooks
-	a.mu.Unlock()
 	if h == nil {
 		return
 	}
