@@ -122,8 +122,14 @@ const (
 // Begin must be called for every call before it is sent. It reads the URI's epoch, and for unsafe methods ends
 // it: what was asked for before must not be stored after. A GET with a field whose key is not in its canonical form
 // ([http.CanonicalHeaderKey]) has no part in the cache.
-func (c *Cache) Begin(req *http.Request) Exchange {
-	x := Exchange{ask: &nothing, role: reader}
+func (c *Cache) Begin(req *http.Request) (x Exchange) {
+	c.BeginIn(&x, req)
+	return x
+}
+
+// BeginIn is Begin for the zero Exchange within something larger, without a copy.
+func (c *Cache) BeginIn(x *Exchange, req *http.Request) {
+	x.ask, x.role = &nothing, reader
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
 		x.inspect(req)
@@ -133,29 +139,29 @@ func (c *Cache) Begin(req *http.Request) Exchange {
 		x.role = writer
 	}
 	if x.role == bystander {
-		return x
+		return
 	}
-	key, ok := c.keyOf(req)
-	if !ok && (x.role == reader || key.hash == 0) {
+	if !c.key(&x.key, req) && (x.role == reader || x.key.hash == 0) {
 		x.role = bystander
-		return x
+		return
 	}
-	x.key = key
 	if c.rules.Fresh && x.role == reader {
 		x.reuse = &reusing{}
 		if c.rules.Partition != nil {
-			if x.reuse.tenant, ok = c.rules.Partition(req); !ok {
+			tenant, ok := c.rules.Partition(req)
+			if !ok {
 				x.role = bystander
-				return x
+				return
 			}
+			x.reuse.tenant = tenant
 		}
 	}
+	epoch := c.epoch(&x.key)
 	if x.role == writer {
-		c.epoch(key).end(key)
-		return x
+		epoch.end(&x.key)
+		return
 	}
-	x.sent, x.epoch, x.purge = c.now(), c.epoch(key).now(), c.purges.Load()
-	return x
+	x.sent, x.epoch, x.purge = c.now(), epoch.now(), c.purges.Load()
 }
 
 // inspect reads what a GET or HEAD says about its reuse. One pass over the header is cheaper than a dozen lookups.
@@ -201,7 +207,7 @@ const (
 
 func (c *Cache) now() time.Duration { return time.Since(c.start) }
 
-func (c *Cache) epoch(k Key) *epoch { return &c.epochs[k.hash%epochStripes] }
+func (c *Cache) epoch(k *Key) *epoch { return &c.epochs[k.hash%epochStripes] }
 
 func (c *Cache) chunk() *chunk {
 	if b, ok := c.chunks.Get().(*chunk); ok {

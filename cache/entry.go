@@ -64,7 +64,7 @@ func (e *Entry) Useless() time.Time { return e.owner.start.Add(e.useless) }
 // answer is there, or the URI was written to or something purged after e was asked for. A [Store] calls it from Put, with
 // everything else that changes the URI held off. variants itself stays as it is.
 func (e *Entry) Join(variants []*Entry) ([]*Entry, bool) {
-	if e.owner.epoch(e.key).over(e.key, e.epoch) || e.owner.purges.Load() != e.purge {
+	if e.owner.epoch(&e.key).over(&e.key, e.epoch) || e.owner.purges.Load() != e.purge {
 		return nil, false
 	}
 	joined := make([]*Entry, 0, len(variants)+1)

@@ -23,7 +23,7 @@ type epoch struct {
 func (e *epoch) now() uint64 { return e.writes.Load() }
 
 // end ends the epoch, for a write to k.
-func (e *epoch) end(k Key) {
+func (e *epoch) end(k *Key) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	n := e.writes.Load() + 1
@@ -32,7 +32,7 @@ func (e *epoch) end(k Key) {
 }
 
 // over reports whether k may have been written to since.
-func (e *epoch) over(k Key, since uint64) bool {
+func (e *epoch) over(k *Key, since uint64) bool {
 	is := e.writes.Load()
 	if is-since >= epochWrites {
 		return true
@@ -46,4 +46,4 @@ func (e *epoch) over(k Key, since uint64) bool {
 }
 
 // tag tells most URIs of a stripe apart.
-func (k Key) tag() uint32 { return uint32(k.hash >> 32) }
+func (k *Key) tag() uint32 { return uint32(k.hash >> 32) }

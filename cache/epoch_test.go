@@ -9,15 +9,15 @@ func TestAWriteIsNotForgottenWhileAnotherIsUnderWay(t *testing.T) {
 	for others := range 3 * epochWrites {
 		var e epoch
 		since := e.now()
-		e.end(k)
+		e.end(&k)
 		for range others {
-			e.end(other)
+			e.end(&other)
 		}
-		if !e.over(k, since) {
+		if !e.over(&k, since) {
 			t.Errorf("forgotten after %d others", others)
 		}
 		e.last[(e.writes.Load()+1)%epochWrites].Store(other.tag()) // what end does first
-		if !e.over(k, since) {
+		if !e.over(&k, since) {
 			t.Errorf("forgotten after %d others, while the next one is under way", others)
 		}
 	}
@@ -28,19 +28,19 @@ func TestAWriteIsNotForgottenAsAnotherIsMade(t *testing.T) {
 	for range 2000 {
 		var e epoch
 		since := e.now()
-		e.end(k)
+		e.end(&k)
 		for range epochWrites - 2 {
-			e.end(other)
+			e.end(&other)
 		}
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
 			for range 3 {
-				e.end(other)
+				e.end(&other)
 			}
 		}()
 		for over := false; !over; {
-			if !e.over(k, since) {
+			if !e.over(&k, since) {
 				t.Fatal("forgotten")
 			}
 			select {
@@ -55,15 +55,15 @@ func TestAWriteIsNotForgottenAsAnotherIsMade(t *testing.T) {
 func TestWritesToOtherURIsKeepNoAnswerOut(t *testing.T) {
 	k, other := Key{hash: 1 << 32}, Key{hash: 2 << 32}
 	var e epoch
-	e.end(k)
+	e.end(&k)
 	since := e.now()
 	for n := 1; n < epochWrites; n++ {
-		e.end(other)
-		if e.over(k, since) {
+		e.end(&other)
+		if e.over(&k, since) {
 			t.Errorf("kept out by %d", n)
 		}
 	}
-	if e.end(other); !e.over(k, since) {
+	if e.end(&other); !e.over(&k, since) {
 		t.Error("more writes than are remembered keep it in")
 	}
 }

@@ -27,22 +27,24 @@ type Key struct {
 	// Query is the query likewise, order kept.
 	Query string
 
-	origin uint64 // hash of Host
+	origin uint64 // hash of Scheme and Host
 	hash   uint64 // of all of it
 }
 
-// keyOf returns the key of a request, and false for one that has none: not http, no host, or too long.
-func (c *Cache) keyOf(req *http.Request) (Key, bool) {
-	o, ok := c.origin(req)
-	if !ok {
-		return Key{}, false
+// key makes k that of a request, and returns false for one that has none: not http, no host, or too long.
+func (c *Cache) key(k *Key, req *http.Request) bool {
+	var room origin
+	o := c.origin(&room, req)
+	if o == nil {
+		return false
 	}
-	k := Key{Scheme: o.scheme, Host: o.authority, origin: o.hash}.at(c.seed, req.URL)
-	return k, k.size() <= maxKeyBytes
+	k.Scheme, k.Host, k.origin = o.scheme, o.authority, o.hash
+	k.name(c.seed, req.URL)
+	return k.size() <= maxKeyBytes
 }
 
-// at is the key of u on the host of k.
-func (k Key) at(seed maphash.Seed, u *url.URL) Key {
+// name makes k, which has a host, the key of u on that host.
+func (k *Key) name(seed maphash.Seed, u *url.URL) {
 	k.Path, k.Query = u.EscapedPath(), u.RawQuery
 	if u.Opaque != "" {
 		k.Path = u.Opaque
@@ -61,17 +63,16 @@ func (k Key) at(seed maphash.Seed, u *url.URL) Key {
 		k.Path += "?" // nothing escaped ends like this: /a? is not /a
 	}
 	k.Path, k.Query = spelt(k.Path), spelt(k.Query)
-	k.hash = k.origin
-	for _, s := range [...]string{k.Scheme, k.Path, k.Query} {
-		k.hash = k.hash*hashFactor + maphash.String(seed, s)
+	k.hash = k.origin*hashFactor + maphash.String(seed, k.Path)
+	if k.Query != "" {
+		k.hash = k.hash*hashFactor + maphash.String(seed, k.Query)
 	}
-	return k
 }
 
 // hashFactor is odd, so that no bit of what it multiplies is lost (2^64 over the golden ratio: Knuth, TAOCP 3, section 6.4).
 const hashFactor = 0x9e3779b97f4a7c15
 
-func (k Key) size() int { return len(k.Scheme) + len(k.Host) + len(k.Path) + len(k.Query) }
+func (k *Key) size() int { return len(k.Scheme) + len(k.Host) + len(k.Path) + len(k.Query) }
 
 // authority is host in the one form in which two equal ones are equal strings. It does not allocate for that form.
 func authority(scheme, host string) string {

@@ -14,33 +14,33 @@ type origin struct {
 	hash         uint64 // of that
 }
 
-// origin returns that of a request, and false for one that has none: not http, or no host.
-func (c *Cache) origin(req *http.Request) (o origin, ok bool) {
+// origin returns that of a request, in room if need be, and nil for one that has none: not http, or no host.
+func (c *Cache) origin(room *origin, req *http.Request) *origin {
 	u := req.URL
 	if u == nil {
-		return o, false
+		return nil
 	}
 	overridden := req.Host != "" && req.Host != u.Host
 	asked := c.asked.Load()
-	if asked != nil && !overridden && asked.scheme == u.Scheme && asked.host == u.Host {
-		return *asked, true
+	if asked != nil && !overridden && asked.host == u.Host && asked.scheme == u.Scheme {
+		return asked
 	}
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return o, false
+		return nil
 	}
-	o = origin{scheme: scheme(u.Scheme), host: u.Host, authority: authority(u.Scheme, u.Host)}
+	*room = origin{scheme: scheme(u.Scheme), host: u.Host, authority: authority(u.Scheme, u.Host)}
 	if overridden {
-		if as := authority(u.Scheme, req.Host); as != o.authority {
-			o.authority = as + "@" + o.authority
+		if as := authority(u.Scheme, req.Host); as != room.authority {
+			room.authority = as + "@" + room.authority
 		}
 	}
-	o.hash = maphash.String(c.seed, o.authority)
+	room.hash = maphash.String(c.seed, room.scheme)*hashFactor + maphash.String(c.seed, room.authority)
 	if !overridden && asked == nil {
-		first := o
-		first.host, first.authority = strings.Clone(o.host), strings.Clone(o.authority)
+		first := *room
+		first.host, first.authority = strings.Clone(room.host), strings.Clone(room.authority)
 		c.asked.CompareAndSwap(nil, &first)
 	}
-	return o, true
+	return room
 }
 
 // origins remembers of which hosts something may be stored: all but those of which nothing ever was, give or take one that shares
@@ -50,11 +50,11 @@ type origins [1 << 10]atomic.Bool
 func (o *origins) of(hash uint64) *atomic.Bool { return &o[hash%uint64(len(o))] }
 
 // holds reports whether something may be stored of the host of k.
-func (c *Cache) holds(k Key) bool { return c.origins.of(k.origin).Load() }
+func (c *Cache) holds(k *Key) bool { return c.origins.of(k.origin).Load() }
 
 // keeps notes that something is about to be stored of the host of k: before the epoch is looked at, so that a write to k which
 // found nothing to remove has ended that.
-func (c *Cache) keeps(k Key) {
+func (c *Cache) keeps(k *Key) {
 	if o := c.origins.of(k.origin); !o.Load() {
 		o.Store(true)
 	}
@@ -63,6 +63,7 @@ func (c *Cache) keeps(k Key) {
 // Holds reports whether Serve or Reuse may find something stored for a request. It does next to nothing, and is sure only when it
 // says no.
 func (c *Cache) Holds(req *http.Request) bool {
-	o, ok := c.origin(req)
-	return ok && c.origins.of(o.hash).Load() && c.store.Len() > 0
+	var room origin
+	o := c.origin(&room, req)
+	return o != nil && c.origins.of(o.hash).Load() && c.store.Len() > 0
 }

@@ -18,7 +18,8 @@ func (c *Cache) Purge(prefix string) (int, error) {
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.Fragment != "" {
 		return 0, fmt.Errorf("cache: purge of %q: must begin with http:// or https:// and a host, without user and fragment, or be empty", redacted(u))
 	}
-	of := Key{Scheme: u.Scheme, Host: authority(u.Scheme, u.Host)}.at(c.seed, u)
+	of := Key{Scheme: u.Scheme, Host: authority(u.Scheme, u.Host)}
+	of.name(c.seed, u)
 	from := of.Path
 	switch {
 	case u.Path == "" && u.RawQuery == "":

@@ -231,7 +231,7 @@ func whole(resp *http.Response) bool {
 
 // commit stores an answer, or removes what it supersedes.
 func (c *Cache) commit(e *Entry, asked []field) {
-	c.keeps(e.key)
+	c.keeps(&e.key)
 	if !c.store.Put(e) {
 		c.replace(e, asked)
 	}
@@ -241,7 +241,7 @@ func (c *Cache) commit(e *Entry, asked []field) {
 func (c *Cache) replace(e *Entry, asked []field) {
 	for _, v := range c.store.Lookup(e.key, e.partition) {
 		if !v.newer(e) && v.answers(asked) {
-			c.epoch(e.key).end(e.key)
+			c.epoch(&e.key).end(&e.key)
 			c.store.Delete(v)
 		}
 	}
@@ -256,9 +256,9 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		return
 	}
 	if resp.StatusCode >= 300 {
-		c.epoch(x.key).end(x.key)
+		c.epoch(&x.key).end(&x.key)
 	}
-	if !c.holds(x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return
 	}
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
@@ -267,7 +267,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
-		c.epoch(x.key).end(x.key)
+		c.epoch(&x.key).end(&x.key)
 		c.store.Delete(e)
 	}
 }
@@ -275,13 +275,13 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 // revoke removes what a 304 or 206 no longer lets be served. Both speak of the answer that a 200 would have been, but to a caller
 // who has a copy: nothing is merged here.
 func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
-	if !c.holds(x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return
 	}
 	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
-			c.epoch(x.key).end(x.key)
+			c.epoch(&x.key).end(&x.key)
 			c.store.Delete(e)
 		}
 	}
@@ -300,15 +300,17 @@ func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) 
 		for _, ref := range refs {
 			u, err := req.URL.Parse(ref)
 			if err == nil && sameOrigin(u, req) {
-				c.forget(x.key.at(c.seed, u))
+				k := x.key
+				k.name(c.seed, u)
+				c.forget(k)
 			}
 		}
 	}
 }
 
 func (c *Cache) forget(k Key) {
-	c.epoch(k).end(k)
-	if c.holds(k) {
+	c.epoch(&k).end(&k)
+	if c.holds(&k) {
 		c.store.DeleteAll(k)
 	}
 }

@@ -18,7 +18,7 @@ import (
 // It finds nothing for a request with a field that is new in every call and that this package does not know to be harmless: the
 // package documentation says which are.
 func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*http.Response, bool) {
-	if x.role != reader || !c.holds(x.key) || !why.served() || gone(req) {
+	if x.role != reader || !c.holds(&x.key) || !why.served() || gone(req) {
 		return nil, false
 	}
 	wall := time.Now()
@@ -76,7 +76,7 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
-	if !c.holds(x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return nil
 	}
 	var best *Entry

@@ -73,14 +73,17 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 	}
 	var early reuse
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && !behind {
-		if early = f.begin(req, nil); early.stored != nil {
+		if f.begin(&early, req, nil); early.stored != nil {
 			h.counts.calls.Add(1)
 			f.reused(&early)
 			closeBody(req)
 			return early.stored, nil
 		}
 	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: now, reuse: early, race: r, ended: behind}
+	c := &call{h: h, req: req, ctx: req.Context(), start: now, race: r, ended: behind}
+	if early.begun {
+		c.reuse = early
+	}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), &h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
 		own := bounded(c.opts.Timeout.Or(*c.timeout))

@@ -89,10 +89,10 @@ const failed cache.Settlement = 0
 // flight that it leads, if it goes first; or why its waiting has ended, if that is its
 // caller or Timeout.Total. It may have an answer then.
 func (f *fallback) collapse(c *call) (*flight, error) {
-	if c.reuse.stored != nil || c.opts.NoStale {
+	if !f.fresh || c.reuse.stored != nil || c.opts.NoStale {
 		return nil, nil
 	}
-	what, ok := f.cache.Flight(&c.reuse.exchange, named(c.req))
+	what, ok := f.cache.Flight(&c.reuse.exchange, f.h.named(c.req))
 	if !ok {
 		return nil, nil
 	}
@@ -106,7 +106,9 @@ func (f *fallback) collapse(c *call) (*flight, error) {
 	if err := c.follow(fl); err != nil {
 		return nil, err
 	}
-	c.reuse = f.begin(c.req, &c.reuse.exchange)
+	var again reuse
+	f.begin(&again, c.req, &c.reuse.exchange)
+	c.reuse = again
 	return nil, nil
 }
 

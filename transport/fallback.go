@@ -54,7 +54,7 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
-		c.reuse = f.begin(c.req, nil)
+		f.begin(&c.reuse, c.req, nil)
 	}
 	if c.reuse.stored == nil {
 		if spare := f.spare(c); spare != nil {
@@ -87,7 +87,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		if !f.stores {
 			return resp, nil
 		}
-		if validated, ok := f.cache.Validated(&c.reuse.exchange, named(c.req), resp, f.window); ok {
+		if validated, ok := f.cache.Validated(&c.reuse.exchange, f.h.named(c.req), resp, f.window); ok {
 			dismiss(resp)
 			validated.Request = c.req
 			f.h.counts.validated.Add(1)
@@ -133,7 +133,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 // may is true then.
 func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func() bool) *http.Response {
 	cause := cache.Failure{Err: why, Detail: reason, Forwarded: sent}
-	stored, ok := f.cache.Serve(&c.reuse.exchange, named(c.req), cause, f.window)
+	stored, ok := f.cache.Serve(&c.reuse.exchange, f.h.named(c.req), cause, f.window)
 	if !ok {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
 	var u reuse
 	if f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) { // which may be only-if-cached
-		u = f.begin(req, nil)
+		f.begin(&u, req, nil)
 	}
 	if u.stored != nil {
 		f.reused(&u)

@@ -14,6 +14,7 @@ type host struct {
 	key      hostKey
 	name     string // host:port, for people
 	spelling string // as the first URL had it
+	ascii    bool   // so is that
 	policy   *policy.Policy
 	overflow bool // shared by many hosts; has no breaker
 	chain    http.RoundTripper

@@ -33,8 +33,9 @@ func keyOf(u *url.URL) (hostKey, error) {
 }
 
 // named is req with its hosts as they are sent, for the cache, which knows no IDNA.
-func named(req *http.Request) *http.Request {
-	if isASCII(req.URL.Host) && isASCII(req.Host) {
+func (h *host) named(req *http.Request) *http.Request {
+	usual := h.ascii && req.URL.Host == h.spelling && (req.Host == "" || req.Host == req.URL.Host)
+	if usual || isASCII(req.URL.Host) && isASCII(req.Host) {
 		return req
 	}
 	r, u := *req, *req.URL

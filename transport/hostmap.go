@@ -147,7 +147,7 @@ func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host
 	}
 	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
 	h := t.newHost(k, t.policies.of(k), false)
-	h.spelling = strings.Clone(spelling)
+	h.spelling, h.ascii = strings.Clone(spelling), isASCII(spelling)
 	if to != Closed {
 		h.breaker.force(to, "forced")
 	}

@@ -46,7 +46,7 @@ func raceOf(req *http.Request, p policy.Fallback) *race {
 // and there is one.
 func (f *fallback) hurries(c *call) bool {
 	return f.policy.After > 0 && f.stores && !f.policy.Shadow && !c.opts.NoStale && c.race == nil && !refreshing(c.req) &&
-		f.cache.Serves(&c.reuse.exchange, named(c.req), f.window)
+		f.cache.Serves(&c.reuse.exchange, f.h.named(c.req), f.window)
 }
 
 // hurry makes a call on another goroutine, and leaves it there if it takes too long.

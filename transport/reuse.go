@@ -21,7 +21,7 @@ func (t *Transport) partition(of func(*http.Request) (string, bool)) func(*http.
 
 // keep gives an answer to the cache, which may be the one that others wait for.
 func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
-	capture := f.cache.Received(&c.reuse.exchange, named(c.req), resp, f.window)
+	capture := f.cache.Received(&c.reuse.exchange, f.h.named(c.req), resp, f.window)
 	if fl := *leads; fl != nil {
 		*leads = nil
 		switch {
@@ -50,37 +50,36 @@ type reuse struct {
 }
 
 // begin tells the cache of a call, which may have waited for another.
-func (f *fallback) begin(req *http.Request, waited *cache.Exchange) (u reuse) {
+func (f *fallback) begin(u *reuse, req *http.Request, waited *cache.Exchange) {
 	u.begun = true
 	if !f.stores {
-		return u
+		return
 	}
-	asked := named(req)
-	u.exchange = f.cache.Begin(asked)
+	asked := f.h.named(req)
+	f.cache.BeginIn(&u.exchange, asked)
 	if refreshing(req) {
 		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
-		return u
+		return
 	}
 	if waited != nil {
 		waited.Collapsed(&u.exchange)
 	}
 	if f.fresh && callOf(req.Context()).NoStale {
-		return u
+		return
 	}
 	from := f.cache.Reuse(&u.exchange, asked, f.window)
 	if from.Response == nil || f.policy.Shadow && !f.fresh {
 		u.header = changed(asked, from.Request)
-		return u
+		return
 	}
 	from.Response.Request = req
 	if from.Refresh && !f.h.breaker.refuses() || f.fresh && from.Stored && f.h.breaker.probing() { // which hits alone would never close
-		if !f.h.t.refreshes.begin(f.h, req, f.refreshOf(&u, req)) && from.Refresh { // this call brings it up to date, then
+		if !f.h.t.refreshes.begin(f.h, req, f.refreshOf(u, req)) && from.Refresh { // this call brings it up to date, then
 			u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
-			return u
+			return
 		}
 	}
 	u.stored, u.waited = from.Response, waited != nil
-	return u
 }
 
 // reused counts an answer from the store that needed no contact, and names how; empty
@@ -106,7 +105,7 @@ func (c *call) reused(how string) {
 
 // refreshOf is the refresh of what a request may be served.
 func (f *fallback) refreshOf(u *reuse, req *http.Request) cache.Flight {
-	return f.cache.Stands(&u.exchange, named(req))
+	return f.cache.Stands(&u.exchange, f.h.named(req))
 }
 
 // spare is the stored answer that a call need not wait for its own for, where the owner
