@@ -76,7 +76,7 @@ type breaker struct {
 	until atomic.Int64         // when an open breaker lets probes through, on the clock
 	trip  atomic.Pointer[trip] // the last one
 
-	successes atomic.Uint64 // left for whoever has the lock next: generation, timed, ended
+	tally tally
 
 	mu          sync.Mutex // guards what follows
 	machine     *gobreaker.TwoStepCircuitBreaker[struct{}]
@@ -122,6 +122,7 @@ func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
 	b.on = b.policy.Enabled()
 	if b.on {
 		b.window = newWindow(b.policy.Window, b.policy.Buckets, b.policy.WindowCalls, b.policy.SlowCall)
+		b.settled()
 	}
 	b.renew()
 	h.breaker = b
@@ -329,6 +330,7 @@ func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, re
 func (b *breaker) enter(s State) {
 	_, generation := b.load()
 	b.word.Store((generation+1)<<3 | uint64(s))
+	b.tally.outdate()
 }
 
 // set enters a state and queues the transition. b.mu is held.
@@ -356,6 +358,8 @@ func (b *breaker) forget() {
 	b.blind = false
 	if b.window != nil {
 		b.window.reset()
+		b.tally.outdate()
+		b.settled()
 	}
 }
 

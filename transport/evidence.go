@@ -104,10 +104,11 @@ func (b *breaker) headers(a *attempt, resp *http.Response, slow, stream bool, no
 // answered counts an attempt that got its headers in time. Where many end at once
 // it leaves that to settle, which counts it too: one wait for the lock is enough.
 func (b *breaker) answered(a *attempt, now time.Duration) {
-	if !b.mu.TryLock() {
+	if b.noteHeaders(a, now) || !b.mu.TryLock() {
 		return
 	}
 	if state, generation := b.load(); generation == a.ticket.generation && state != HalfOpen {
+		b.takeOver(now)
 		b.window.answered(now, &a.ticket.entry)
 	}
 	b.mu.Unlock()
@@ -124,9 +125,10 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		b.mu.Unlock()
 		return
 	}
-	b.takeLeft(now)
 	if state != HalfOpen {
 		b.window.slowed(now, &a.ticket.entry)
+		b.tally.uneasy.Store(true)
+		b.takeOver(now) // then: its headers may have been noted
 		if state == Closed {
 			b.evaluate(a.call.ctx, now, 0)
 		}
@@ -137,6 +139,7 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		a.ticket.done(errProbeFailed)
 		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
 	}
+	b.settled()
 	queued := len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if queued {
@@ -155,6 +158,7 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 		b.mu.Unlock()
 		return
 	}
+	b.takeOver(now)
 	all := b.window.left(now)
 	was := b.blind
 	b.blind = int(all.left) >= b.policy.MinCalls && all.left > all.success+all.failure
@@ -191,11 +195,20 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		return
 	}
 	var last string // an error is not asked under mu
-	if v == policy.Failure {
+	switch v {
+	case policy.Success:
+		if b.noteVerdict(a, resp, now, false) {
+			return
+		}
+	case policy.Failure:
 		last = failureName(resp, err)
+	default:
+		if !b.tally.uneasy.Load() && (resp == nil || a.ticket.entry.bucket.Load() != 0) {
+			return // there is nothing to count, nor anything that it could be the last to
+		}
 	}
 	if !b.mu.TryLock() {
-		if v == policy.Success && b.leave(a, resp) {
+		if v == policy.Success && b.noteVerdict(a, resp, now, true) {
 			return
 		}
 		b.mu.Lock()
@@ -208,70 +221,20 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		b.mu.Unlock()
 		return
 	}
-	b.takeLeft(now)
 	if v == policy.Failure {
 		b.last = last
+		b.tally.uneasy.Store(true)
 	}
+	b.takeOver(now)
 	if state == Closed || state == ForcedClosed {
 		b.settleCall(a, v, resp, now, state)
 	}
+	b.settled()
 	queued := len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
 	}
-}
-
-// A success that finds the lock taken is left in successes, from where whoever has
-// the lock next takes it: many calls of a healthy host end at once, and it is not
-// worth that they wait for each other.
-const (
-	leftBits = 20 // of a count; there are never so many calls at once
-	leftMask = 1<<leftBits - 1
-)
-
-// leave leaves a success of the present generation; false where that is not
-// possible, since the attempt is in the window already, as slow.
-func (b *breaker) leave(a *attempt, resp *http.Response) bool {
-	if resp == nil || a.ticket.entry.slow {
-		return false
-	}
-	one := uint64(1)
-	if !a.ticket.entry.timed {
-		one |= 1 << leftBits
-	}
-	generation := a.ticket.generation << (2 * leftBits)
-	for {
-		was := b.successes.Load()
-		switch {
-		case was&leftMask == leftMask:
-			return false
-		case was>>(2*leftBits) != generation>>(2*leftBits):
-			if _, now := b.load(); now != a.ticket.generation {
-				return true // of an earlier state: it changes nothing
-			}
-			if b.successes.CompareAndSwap(was, generation|one) {
-				return true
-			}
-		case b.successes.CompareAndSwap(was, was+one):
-			return true
-		}
-	}
-}
-
-// takeLeft counts the successes that were left. b.mu is held.
-func (b *breaker) takeLeft(now time.Duration) {
-	left := b.successes.Load()
-	if left&leftMask == 0 {
-		return
-	}
-	left = b.successes.Swap(0)
-	state, generation := b.load()
-	if left>>(2*leftBits) != generation&(1<<(64-2*leftBits)-1) || state != Closed && state != ForcedClosed {
-		return
-	}
-	b.consecutive = 0
-	b.window.succeeded(now, int(left&leftMask), int(left>>leftBits&leftMask))
 }
 
 // settleCall counts a call of a closed breaker, and trips it if need be: also
@@ -324,7 +287,6 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response,
 		b.h.counts.verdict(v)
 	}
 	if _, generation := b.load(); generation == a.ticket.generation {
-		b.takeLeft(now)
 		if v == policy.Failure {
 			b.last = evidence.Last
 		}

@@ -189,7 +189,7 @@ func (h *host) snapshot() HostSnapshot {
 		s.Trip, s.Tripped = &t.evidence, t.at
 	}
 	if b.window != nil {
-		b.takeLeft(now)
+		b.takeOver(now)
 		whole := b.window.whole(now)
 		s.Window = b.found(&whole, "", 0)
 	}

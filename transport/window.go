@@ -1,6 +1,9 @@
 package transport
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // window counts the outcomes of a host's calls in buckets of time, of which the
 // oldest expires as a new one begins. On request the last so many calls are what
@@ -36,9 +39,9 @@ func (b *bucket) add(o bucket, sign int32) {
 // entry is where a window holds one call, which is counted once in each total
 // whatever becomes of it. The zero entry is of a call that was not counted yet.
 type entry struct {
-	timed, slow bool
-	bucket      int64 // that it is timed, and slow, in
-	seq         int64 // among the timings, in a window of calls
+	slow   bool
+	bucket atomic.Int64 // that it is timed, and slow, in, plus one; 0: it is not timed yet
+	seq    int64        // among the timings, in a window of calls
 }
 
 func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *window {
@@ -79,11 +82,10 @@ func (w *window) add(n int64, what bucket, sign int32) {
 
 // answered counts a call that got its headers.
 func (w *window) answered(now time.Duration, e *entry) {
-	if e.timed {
+	w.roll(now)
+	if !e.bucket.CompareAndSwap(0, w.head+1) {
 		return
 	}
-	w.roll(now)
-	e.timed, e.bucket = true, w.head
 	w.add(w.head, bucket{timed: 1}, 1)
 	if w.timings != nil {
 		e.seq = w.timings.push(false)
@@ -97,13 +99,14 @@ func (w *window) slowed(now time.Duration, e *entry) {
 		return
 	}
 	w.roll(now)
-	if e.timed && w.holds(e.bucket) {
-		w.add(e.bucket, bucket{timed: 1}, -1)
+	was := e.bucket.Swap(w.head + 1)
+	if was > 0 && w.holds(was-1) {
+		w.add(was-1, bucket{timed: 1}, -1)
 	}
-	if w.timings != nil && !(e.timed && w.timings.set(e.seq)) {
+	if w.timings != nil && !(was > 0 && w.timings.set(e.seq)) {
 		e.seq = w.timings.push(true)
 	}
-	e.timed, e.slow, e.bucket = true, true, w.head
+	e.slow = true
 	w.add(w.head, bucket{timed: 1, slow: 1}, 1)
 }
 
@@ -115,8 +118,8 @@ func (w *window) ended(now time.Duration, e *entry, failed bool) {
 	if failed {
 		what = bucket{failure: 1}
 	}
-	if e.slow && w.holds(e.bucket) {
-		n, what.both = e.bucket, what.failure
+	if first := e.bucket.Load() - 1; e.slow && w.holds(first) {
+		n, what.both = first, what.failure
 	}
 	w.add(n, what, 1)
 	if w.outcomes != nil {
@@ -124,11 +127,10 @@ func (w *window) ended(now time.Duration, e *entry, failed bool) {
 	}
 }
 
-// succeeded counts so many successes at once, of calls of which so many were not
-// timed yet.
-func (w *window) succeeded(now time.Duration, ended, timed int) {
-	w.roll(now)
-	w.add(w.head, bucket{success: int32(ended), timed: int32(timed)}, 1)
+// succeeded counts so many successes at once, and so many calls that got their
+// headers, in a bucket that the window holds.
+func (w *window) succeeded(n int64, ended, timed int) {
+	w.add(n, bucket{success: int32(ended), timed: int32(timed)}, 1)
 	for range timed {
 		if w.timings != nil {
 			w.timings.push(false)

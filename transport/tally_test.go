@@ -1,0 +1,126 @@
+package transport
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+)
+
+// tallied is a breaker whose window is a minute of ten buckets.
+func tallied(t *testing.T) *breaker {
+	t.Helper()
+	tr := Must(New(Config{}))
+	t.Cleanup(func() { _ = tr.Close() })
+	return tr.newHost(hostKey{"http", "a.test", "80"}, &tr.policies.fallback, false).breaker
+}
+
+// governed is an attempt that the breaker has let through.
+func governed(b *breaker) *attempt {
+	a := &attempt{}
+	a.init(&call{h: b.h, opts: &noCall, ctx: context.Background(), req: &http.Request{}})
+	a.call.sent++
+	a.started = true
+	b.admit(a)
+	return a
+}
+
+func (b *breaker) counted(now time.Duration) look {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.takeOver(now)
+	return b.window.whole(now)
+}
+
+func TestTallyLosesNothing(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	const callers, each = 8, 2000
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for i := range each {
+				now := time.Duration(i) * time.Millisecond
+				a := governed(b)
+				b.answered(a, now)
+				b.settle(a, policy.Success, ok, nil, now)
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() { // whoever looks takes the lock
+		defer close(over)
+		for range 500 {
+			b.counted(each * time.Millisecond)
+		}
+	}()
+	all.Wait()
+	<-over
+	if got := b.counted(each * time.Millisecond); got.success != callers*each || got.timed != callers*each {
+		t.Errorf("%d successes, %d with headers; want %d of both", got.success, got.timed, callers*each)
+	}
+}
+
+func TestATimerThatComesWithTheHeadersCountsOnce(t *testing.T) {
+	b := tallied(t)
+	for range 2000 {
+		a := governed(b)
+		var both sync.WaitGroup
+		both.Go(func() { b.answered(a, time.Second) })
+		both.Go(func() { b.slow(a, time.Second) })
+		both.Wait()
+		got := b.counted(time.Second)
+		if got.timed != 1 || got.slow != 1 {
+			t.Fatalf("%d with headers, %d of them slow; want 1 of both", got.timed, got.slow)
+		}
+		b.mu.Lock()
+		b.forget()
+		b.mu.Unlock()
+	}
+}
+
+// TestWhatIsNotedCountsWhenItWas: nobody takes the lock for more than a window, and the
+// successes of its beginning are no evidence any more when somebody does.
+func TestWhatIsNotedCountsWhenItWas(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	for range 30 {
+		a := governed(b)
+		b.answered(a, time.Second)
+		b.settle(a, policy.Success, ok, nil, time.Second)
+	}
+	if got := b.counted(67 * time.Second); got.success != 0 || got.timed != 0 {
+		t.Errorf("%d successes, %d with headers, after more than a window", got.success, got.timed)
+	}
+}
+
+func TestANoteOfAnEarlierStateIsDropped(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	before := governed(b)
+	b.answered(before, 0)
+	b.force(ForcedOpen, "forced")
+	b.force(Closed, "reset")
+	b.settle(before, policy.Success, ok, nil, 0)
+	if got := b.counted(0); got.success != 0 || got.timed != 0 {
+		t.Errorf("%d successes, %d with headers", got.success, got.timed)
+	}
+}
+
+// TestASuccessCanBeTheOneThatTrips: the window lacked but one call to be judged by.
+func TestASuccessCanBeTheOneThatTrips(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	for i := range b.policy.MinCalls {
+		v, resp := policy.Failure, &http.Response{StatusCode: 500}
+		if i == b.policy.MinCalls-1 {
+			v, resp = policy.Success, ok
+		}
+		if s := b.state(); s != Closed {
+			t.Fatalf("%v after %d calls", s, i)
+		}
+		b.settle(governed(b), v, resp, nil, 0)
+	}
+	if s, _ := b.load(); s != Open {
+		t.Errorf("%v", s)
+	}
+}
