@@ -123,12 +123,12 @@ const (
 // it: what was asked for before must not be stored after. A GET with a field whose key is not in its canonical form
 // ([http.CanonicalHeaderKey]) has no part in the cache.
 func (c *Cache) Begin(req *http.Request) (x Exchange) {
-	c.BeginIn(&x, req)
+	c.BeginIn(&x, req, time.Now())
 	return x
 }
 
-// BeginIn is Begin for the zero Exchange within something larger, without a copy.
-func (c *Cache) BeginIn(x *Exchange, req *http.Request) {
+// BeginIn is Begin for the zero Exchange within something larger, without a copy, and for who has read the clock already.
+func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
 	x.ask, x.role = &nothing, reader
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
@@ -161,7 +161,7 @@ func (c *Cache) BeginIn(x *Exchange, req *http.Request) {
 		epoch.end(&x.key)
 		return
 	}
-	x.sent, x.epoch, x.purge = c.now(), epoch.now(), c.purges.Load()
+	x.sent, x.epoch, x.purge = now.Sub(c.start), epoch.now(), c.purges.Load()
 }
 
 // inspect reads what a GET or HEAD says about its reuse. One pass over the header is cheaper than a dozen lookups.

@@ -137,7 +137,10 @@ func (a *attempt) start() {
 	if a.number > 1 {
 		a.call.h.counts.retries.Add(1)
 	}
-	now := a.call.h.t.now()
+	now := a.call.start
+	if a.number > 1 || a.waited > 0 || a.ticket.done != nil || !a.call.h.prompt {
+		now = a.call.h.t.now()
+	}
 	a.mu.Lock()
 	a.started = true
 	a.clock.begin(now)

@@ -73,7 +73,7 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 	}
 	var early reuse
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && !behind {
-		if f.begin(&early, req, nil); early.stored != nil {
+		if f.begin(&early, req, nil, now); early.stored != nil {
 			h.counts.calls.Add(1)
 			f.reused(&early)
 			closeBody(req)
@@ -256,6 +256,10 @@ func streams(h http.Header) bool {
 	v := h["Content-Type"]
 	if len(v) == 0 {
 		return false
+	}
+	switch v[0] {
+	case "application/json", "application/json; charset=utf-8", "text/html; charset=utf-8", "text/plain; charset=utf-8":
+		return false // most of what there is
 	}
 	ct, params, _ := strings.Cut(v[0], ";")
 	ct = strings.TrimSpace(ct)

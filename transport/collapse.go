@@ -107,7 +107,7 @@ func (f *fallback) collapse(c *call) (*flight, error) {
 		return nil, err
 	}
 	var again reuse
-	f.begin(&again, c.req, &c.reuse.exchange)
+	f.begin(&again, c.req, &c.reuse.exchange, f.h.t.now())
 	c.reuse = again
 	return nil, nil
 }

@@ -54,7 +54,7 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
-		f.begin(&c.reuse, c.req, nil)
+		f.begin(&c.reuse, c.req, nil, c.start)
 	}
 	if c.reuse.stored == nil {
 		if spare := f.spare(c); spare != nil {
@@ -166,7 +166,7 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
 	var u reuse
 	if f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) { // which may be only-if-cached
-		f.begin(&u, req, nil)
+		f.begin(&u, req, nil, now)
 	}
 	if u.stored != nil {
 		f.reused(&u)

@@ -17,6 +17,7 @@ type host struct {
 	ascii    bool   // so is that
 	policy   *policy.Policy
 	overflow bool // shared by many hosts; has no breaker
+	prompt   bool // nothing that is not ours runs between the beginning of a call and of its first attempt
 	chain    http.RoundTripper
 
 	fallback *fallback // nil: off
@@ -43,6 +44,7 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 		shared.Breaker = policy.Breaker{}
 		h.policy, h.name = &shared, "overflow"
 	}
+	h.prompt = t.observer == nil && t.memory && !p.Cache.Fresh && p.Fallback.After <= 0
 	var next http.RoundTripper = newBase(h)
 	next = newAttempt(next)
 	next = newBulkhead(next, h)

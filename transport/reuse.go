@@ -2,6 +2,7 @@ package transport
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/watertight-go/watertight/cache"
 )
@@ -50,13 +51,13 @@ type reuse struct {
 }
 
 // begin tells the cache of a call, which may have waited for another.
-func (f *fallback) begin(u *reuse, req *http.Request, waited *cache.Exchange) {
+func (f *fallback) begin(u *reuse, req *http.Request, waited *cache.Exchange, now time.Duration) {
 	u.begun = true
 	if !f.stores {
 		return
 	}
 	asked := f.h.named(req)
-	f.cache.BeginIn(&u.exchange, asked)
+	f.cache.BeginIn(&u.exchange, asked, f.h.t.wall(now))
 	if refreshing(req) {
 		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
 		return

@@ -59,7 +59,7 @@ func newSpent(next http.RoundTripper) http.RoundTripper { return &spent{next} }
 
 func (l *spent) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
-	if c.leftOfTotal(c.start) > 0 {
+	if c.earlier <= 0 || c.leftOfTotal(c.start) > 0 {
 		return l.next.RoundTrip(req)
 	}
 	closeBody(req)

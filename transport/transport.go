@@ -27,6 +27,7 @@ type Transport struct {
 	pooled   *http.Transport // base, or what is inside of it
 	around   []Middleware    // of pooled, the outermost first
 	cache    *cache.Cache
+	memory   bool // of which the store is
 	observer Observer
 	logs     logs
 	permits  *semaphore.Weighted // of the whole process; nil: no bound
@@ -90,6 +91,7 @@ func New(c Config) (*Transport, error) {
 		return nil, fmt.Errorf("watertight: %w", errors.Join(errs...))
 	}
 	t.cache = cache.New(store)
+	_, t.memory = store.(*cache.Memory)
 	if a, ok := t.observer.(Attacher); ok {
 		t.attach(a)
 	}
