@@ -94,7 +94,8 @@ func contentLength(resp *http.Response) int64 {
 
 // entry returns what is to be stored of an answer but for its body, or nil if nothing is.
 func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Window) *Entry {
-	if x.ask.noStore {
+	silent := len(resp.Header["Cache-Control"]) == 0 && len(resp.Header["Expires"]) == 0
+	if x.ask.noStore || silent && !c.rules.Fresh && w.MaxStale == 0 { // what is most of the traffic where nothing is configured
 		return nil
 	}
 	says, omit := c.says(resp.Header)
@@ -104,7 +105,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	}
 	window := w.granted(nothing, says)
 	if window == 0 && !timed && !c.rules.Fresh {
-		return nil // the quickest way out, for what is most of the traffic where nothing is configured
+		return nil
 	}
 	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() {
 		return nil

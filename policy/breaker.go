@@ -226,11 +226,23 @@ func (v Verdict) String() string {
 // the request), a success otherwise. Classify may overrule it. resp is nil when
 // there were no headers.
 func (b Breaker) Judge(resp *http.Response, err error) Verdict {
-	if b.Classify != nil {
-		if v := b.Classify(resp, err); v == Success || v == Failure || v == Neutral {
-			return v
-		}
+	if b.Classify == nil {
+		return judge(resp, err)
 	}
+	return b.classified(resp, err)
+}
+
+func (b Breaker) classified(resp *http.Response, err error) Verdict {
+	if v := b.Classify(resp, err); v == Success || v == Failure || v == Neutral {
+		return v
+	}
+	return judge(resp, err)
+}
+
+// judge is apart so that Judge is inlined, and its receiver not copied for each attempt.
+//
+//go:noinline
+func judge(resp *http.Response, err error) Verdict {
 	switch {
 	case err != nil || resp == nil || resp.StatusCode >= 500:
 		return Failure

@@ -64,7 +64,7 @@ func callOf(ctx context.Context) *Call {
 // sure to refuse needs none of them but the fallback, and gets there at once; an
 // observer and a redirect chain want the whole way.
 func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) {
-	r := raceOf(req, h.policy.Fallback)
+	r := raceOf(req, &h.policy.Fallback)
 	behind := r != nil || h.policy.Cache.Fresh && refreshing(req) // it is no call of a caller's
 	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && !behind {
 		if refusal := h.breaker.refusal(0, now); refusal != nil {

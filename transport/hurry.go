@@ -34,7 +34,7 @@ type raceKey struct{}
 
 // raceOf is the race that a request belongs to, if it does: it is no call of its own to
 // whoever counts or observes calls.
-func raceOf(req *http.Request, p policy.Fallback) *race {
+func raceOf(req *http.Request, p *policy.Fallback) *race {
 	if p.After <= 0 {
 		return nil
 	}

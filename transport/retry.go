@@ -43,7 +43,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	resp, err := r.next.RoundTrip(req)
 	for n := 0; ; n++ {
-		reason := a.retryReason(resp, err, r.policy)
+		reason := a.retryReason(resp, err, &r.policy)
 		if reason == "" {
 			if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
 				r.budget.deposit(r.h.t)
@@ -166,7 +166,7 @@ func obstacleOf(err error) string {
 
 // retryReason says why an attempt would be worth repeating: connection, timeout
 // or status; empty if it is not.
-func (a *attempt) retryReason(resp *http.Response, err error, p policy.Retry) string {
+func (a *attempt) retryReason(resp *http.Response, err error, p *policy.Retry) string {
 	if err == nil && !p.Status(resp.StatusCode) || a.call.gone() != nil {
 		return ""
 	}
