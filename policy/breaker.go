@@ -221,28 +221,21 @@ func (v Verdict) String() string {
 	return "unclassified"
 }
 
-// Judge is the verdict on an attempt that the host, not its caller, ended: a
-// failure for any error and any 5xx, neutral for 4xx (which say something about
-// the request), a success otherwise. Classify may overrule it. resp is nil when
-// there were no headers.
+// Judge is the verdict on an attempt that the host, not its caller, ended: that of the
+// function Judge, which Classify may overrule. resp is nil when there were no headers.
 func (b Breaker) Judge(resp *http.Response, err error) Verdict {
-	if b.Classify == nil {
-		return judge(resp, err)
+	if b.Classify != nil {
+		if v := b.Classify(resp, err); v == Success || v == Failure || v == Neutral {
+			return v
+		}
 	}
-	return b.classified(resp, err)
+	return Judge(resp, err)
 }
 
-func (b Breaker) classified(resp *http.Response, err error) Verdict {
-	if v := b.Classify(resp, err); v == Success || v == Failure || v == Neutral {
-		return v
-	}
-	return judge(resp, err)
-}
-
-// judge is apart so that Judge is inlined, and its receiver not copied for each attempt.
-//
-//go:noinline
-func judge(resp *http.Response, err error) Verdict {
+// Judge is the rule by which an attempt is judged that the host, not its caller, ended:
+// a failure for any error and any 5xx, neutral for 4xx (which say something about the
+// request), a success otherwise. resp is nil when there were no headers.
+func Judge(resp *http.Response, err error) Verdict {
 	switch {
 	case err != nil || resp == nil || resp.StatusCode >= 500:
 		return Failure

@@ -21,62 +21,83 @@ import (
 type attempt struct {
 	parent context.Context // the call's, or what the observer made of it
 	call   *call
-	number int          // from 1
-	fresh  bool         // wants a connection of its own, outside the pool
 	req    http.Request // as it is sent
 	hooks  *hooks       // the caller's, if there are any; for his goroutine
+	number int32        // from 1
+	fresh  bool         // wants a connection of its own, outside the pool
 
 	// What the breaker and the bulkhead handed out, given back by end.
+	held    bool // counted as such by the bulkhead
+	permit  bool // of the host
+	shared  bool // of the process
 	ticket  ticket
-	held    bool          // counted as such by the bulkhead
-	permit  bool          // of the host
-	shared  bool          // of the process
 	waited  time.Duration // for them
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
-	mu      sync.Mutex              // guards what follows
-	std     context.Context         // of the standard library; nil until somebody waits for it
-	cancel  context.CancelCauseFunc // of std
-	stopped bool                    // the context has ended, though std may not be made yet
-	clock   clock
-	alarm   *alarm
+	mu     sync.Mutex              // guards what follows
+	std    context.Context         // of the standard library; nil until somebody waits for it
+	cancel context.CancelCauseFunc // of std
+	clock  clock
+	alarm  *alarm
+	dials  int32 // those that gave a connection, or found one waiting
+
+	stopped bool // the context has ended, though std may not be made yet
 	started bool // the layers above the base have let it out
 	ended   bool // what it held was given back
 
-	reached bool    // it has come to the *http.Transport of its pool
-	asked   bool    // net/http wants a connection for it
-	conn    bool    // net/http has a connection for it
-	reused  bool    // its connection was used before
-	heard   bool    // the peer has said something
-	direct  bool    // its last dial was to the host itself, not to a proxy
-	headed  bool    // net/http has written its header on that connection
-	unsaid  error   // why net/http has not
-	dials   int     // those that gave a connection, or found one waiting
-	upload  *upload // the request body, or the one that took its place
-	sending sending // how far the base is with it
+	reached bool // it has come to the *http.Transport of its pool
+	asked   bool // net/http wants a connection for it
+	conn    bool // net/http has a connection for it
+	reused  bool // its connection was used before
+	heard   bool // the peer has said something
+	direct  bool // its last dial was to the host itself, not to a proxy
+	headed  bool // net/http has written its header on that connection
 
-	expired  *Error        // the limit that fired
-	shadowed bool          // a limit in shadow mode was reported
-	slow     bool          // its age has passed SlowCall
-	stream   bool          // it is exempt from all limits but those on connecting and StreamIdle
-	faulty   bool          // the request itself is at fault
-	fault    error         // the caller's own, if it was that
-	lease    time.Duration // when a probe is judged at the latest
+	sending   sending // how far the base is with the request body
+	closing   closing // how far the response body is closed
+	shadowed  bool    // a limit in shadow mode was reported
+	slow      bool    // its age has passed SlowCall
+	stream    bool    // it is exempt from all limits but those on connecting and StreamIdle
+	faulty    bool    // the request itself is at fault
+	hungUp    bool    // the base's body was closed because the caller has left
+	idled     bool    // the body was found to be forgotten, be it in shadow mode
+	discarded bool    // the response is not wanted any more
 
+	mishap     *mishap        // what has gone wrong in a way that is rare
+	upload     *upload        // the request body, or the one that took its place
+	expired    *Error         // the limit that fired
+	lease      time.Duration  // when a probe is judged at the latest
 	resp       *http.Response // the base's
-	status     int
-	retryAfter time.Duration // the peer asked for it; the header itself is the caller's
-	closing    closing       // how far the response body is closed
-	hungUp     bool          // the base's body was closed because the caller has left
-	idled      bool          // the body was found to be forgotten, be it in shadow mode
-	leaked     string        // how the body was found to be forgotten
-	dropped    chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
-	discarded  bool          // the response is not wanted any more
-	readErr    error         // what reads of the body give from now on
-	unhook     func() bool   // undoes what the caller's context was told to do
+	retryAfter time.Duration  // the peer asked for it; the header itself is the caller's
+	readErr    error          // what reads of the body give from now on
+	unhook     func() bool    // undoes what the caller's context was told to do
 	capture    *cache.Capture
 	handed     *call // the call that ends with the body
+}
+
+// mishap is what has befallen few attempts.
+type mishap struct {
+	unsaid  error         // why net/http has not written the header
+	fault   error         // the caller's own, if the request is at fault by that
+	leaked  string        // how the body was found to be forgotten
+	dropped chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
+}
+
+// mishaps is what has befallen the attempt, to be added to. mu must be held.
+func (a *attempt) mishaps() *mishap {
+	if a.mishap == nil {
+		a.mishap = &mishap{}
+	}
+	return a.mishap
+}
+
+// mishapped is what has befallen the attempt. mu must be held.
+func (a *attempt) mishapped() mishap {
+	if a.mishap == nil {
+		return mishap{}
+	}
+	return *a.mishap
 }
 
 type attemptKey struct{}
@@ -116,7 +137,7 @@ func (a *attempt) announce(req *http.Request) {
 	}
 	req.Header = req.Header.Clone()
 	a.parent = h.t.started(a.call.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(),
-		Attempt: a.number, Request: a.call.req, Header: req.Header}, req)
+		Attempt: int(a.number), Request: a.call.req, Header: req.Header}, req)
 }
 
 // attemptOf finds the attempt of a request between the layers.
@@ -184,7 +205,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	a.call.faulty = a.faulty
 	a.slow = a.slow || a.late(now)
 	unhook := a.unhook
-	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.leaked
+	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.mishapped().leaked
 	was := final{a.slow, a.faulty, a.discarded}
 	pool, doubtful := a.pool, expired != nil && a.reused // the connection that it used
 	sendsOn := a.sending != uploadOver                   // the rest of the request may be read; its end stops the attempt
@@ -217,12 +238,12 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		return
 	}
 	if expired != nil {
-		a.call.tellTimeout(expired, a.number, false)
+		a.call.tellTimeout(expired, int(a.number), false)
 	}
 	if how == endLeaked {
-		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: a.number})
+		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: int(a.number)})
 	}
-	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: a.number, Verdict: verdict, Slow: was.slow,
+	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: int(a.number), Verdict: verdict, Slow: was.slow,
 		Outcome: a.outcome(how, resp, err), Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 	if handed != nil {
 		handed.end(statusOf(resp), err, now)
@@ -294,7 +315,7 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
 	if a.waited > 0 {
-		a.call.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: a.number, Duration: a.waited})
+		a.call.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: int(a.number), Duration: a.waited})
 	}
 	a.announce(req)
 	a.watchUpload(req)

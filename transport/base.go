@@ -93,7 +93,10 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 			if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
 				a.watch(a.call.h.t.now())
 			}
-			a.asked, a.conn, a.headed, a.unsaid = true, false, false, nil
+			a.asked, a.conn, a.headed = true, false, false
+			if a.mishap != nil {
+				a.mishap.unsaid = nil
+			}
 			a.mu.Unlock()
 		},
 		TLSHandshakeStart: func() { move(phaseTLS, phaseConnect) },
@@ -126,7 +129,7 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 			if info.Err != nil {
 				a.mu.Lock()
 				if !a.headed {
-					a.unsaid = info.Err
+					a.mishaps().unsaid = info.Err
 				}
 				a.mu.Unlock()
 			}

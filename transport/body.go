@@ -90,7 +90,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		return nil, err
 	}
 	a.slow = a.slow || a.late(now)
-	a.resp, a.status = resp, resp.StatusCode
+	a.resp = resp
 	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
 	exempted := a.stream
 	a.stream = a.stream || upgrade || a.call.streaming() || streams(resp.Header)
@@ -143,7 +143,7 @@ func (a *attempt) bodiless(body io.Reader) bool {
 	switch {
 	case body == http.NoBody, a.call.req.Method == http.MethodHead:
 		return true
-	case a.status == http.StatusNoContent, a.status == http.StatusNotModified:
+	case a.resp.StatusCode == http.StatusNoContent, a.resp.StatusCode == http.StatusNotModified:
 		return empty(body)
 	}
 	return false

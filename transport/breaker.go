@@ -104,9 +104,9 @@ type trip struct {
 // ticket is what admission hands to an attempt.
 type ticket struct {
 	generation uint64      // results of another one change nothing
-	governed   bool        // its outcome counts
 	done       func(error) // of a probe
 	entry      entry       // in the window; guarded by the breaker's mu
+	governed   bool        // its outcome counts
 }
 
 var (
@@ -182,7 +182,7 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	if refusal != nil {
 		b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow, b.h.t.now())
 		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
-			Attempt: a.number, Err: refusal, Shadow: b.policy.Shadow})
+			Attempt: int(a.number), Err: refusal, Shadow: b.policy.Shadow})
 		if !b.policy.Shadow {
 			closeBody(req)
 			return nil, refusal
@@ -220,7 +220,7 @@ func (b *breaker) admit(a *attempt) (refusal *Error, moved bool) {
 		a.ticket.generation, a.ticket.governed = generation, b.on
 		return nil, false
 	}
-	if refusal := b.refusal(a.call.sent, b.h.t.now()); refusal != nil {
+	if refusal := b.refusal(int(a.call.sent), b.h.t.now()); refusal != nil {
 		return refusal, false
 	}
 	return b.probe(a)
@@ -295,7 +295,7 @@ func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 	moved = len(b.toTell.waiting) > 0
 	b.mu.Unlock()
 	if err != nil {
-		return b.refuse(HalfOpen, 0, a.call.sent), moved
+		return b.refuse(HalfOpen, 0, int(a.call.sent)), moved
 	}
 	return nil, moved
 }

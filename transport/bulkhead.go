@@ -129,7 +129,7 @@ func (b *bulkhead) await(a *attempt, permits *semaphore.Weighted, begun, wait ti
 		return nil // the wait is told of when the attempt has started, and is sure to end
 	}
 	if err := c.gone(); err != nil {
-		c.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: a.number, Duration: a.waited, Err: err})
+		c.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: int(a.number), Duration: a.waited, Err: err})
 		return err
 	}
 	return b.refuse(a, late, false)
@@ -143,7 +143,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	switch {
 	case e.Kind == ErrTotalTimeout:
 		reason = "deadline"
-		a.call.timedOut(e, a.number, false)
+		a.call.timedOut(e, int(a.number), false)
 	case e.Limit > 0:
 		reason = "wait_timeout"
 	}
@@ -152,7 +152,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))
 	}
-	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: a.number, Duration: a.waited, Err: e, Shadow: shadow})
+	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: int(a.number), Duration: a.waited, Err: e, Shadow: shadow})
 	return e
 }
 

@@ -41,14 +41,15 @@ type call struct {
 	earlier  time.Duration // what earlier redirect hops have used of Total
 	free     time.Duration // the caller's pauses in attempts that have ended
 	bytes    int64         // moved by attempts that have ended
-	sent     int           // attempts that went out
-	last     *attempt      // of those
-	reuse    reuse
-	outcome  string // if not told by the answer
-	race     *race  // the caller may not wait for it
-	faulty   bool   // the request itself was at fault
-	returned bool   // from the layers
+	last     *attempt      // of those that went out
+	sent     int32         // how many did
+	replaced bool          // by a fallback
+	died     bool          // without an answer: see abandoned
+	faulty   bool          // the request itself was at fault
+	returned bool          // from the layers
 	ended    bool
+	race     *race // the caller may not wait for it
+	reuse    reuse
 	first    attempt // saves an allocation
 }
 
@@ -104,7 +105,7 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 	resp, err := h.chain.RoundTrip(a.request(req))
 	c.returned = true
 	if r != nil {
-		r.outcome, r.sent = c.outcome, c.sent
+		r.replaced, r.sent = c.replaced, c.sent
 	}
 	c.answered(resp, err)
 	return resp, err
@@ -132,7 +133,7 @@ func (c *call) abandoned() {
 		a.closeBase()
 		a.end(endPanic, nil)
 	}
-	c.outcome = "error"
+	c.died = true
 	c.end(0, nil, c.h.t.now())
 }
 
@@ -161,9 +162,12 @@ func (c *call) end(status int, err error, now time.Duration) {
 		return
 	}
 	c.ended = true
-	outcome := c.outcome
+	var outcome string
 	switch {
-	case outcome != "":
+	case c.replaced:
+		outcome = "fallback"
+	case c.died:
+		outcome = "error"
 	case err == nil && status < 500:
 		outcome = "success"
 	case err == nil:
@@ -175,7 +179,7 @@ func (c *call) end(status int, err error, now time.Duration) {
 	default:
 		outcome = "error"
 	}
-	t.observe(c.ctx, Event{Kind: EventCallEnd, Scheme: c.h.key.scheme, Host: c.h.name, Outcome: outcome, Attempt: c.sent,
+	t.observe(c.ctx, Event{Kind: EventCallEnd, Scheme: c.h.key.scheme, Host: c.h.name, Outcome: outcome, Attempt: int(c.sent),
 		Duration: now - c.start, Status: status, Err: err})
 }
 
@@ -204,7 +208,7 @@ func (c *call) gone() error { return gone(c.ctx, c.req) }
 
 // error completes an Error with what the call knows.
 func (c *call) error(e *Error) *Error {
-	e.Host, e.Attempts = c.h.name, c.sent
+	e.Host, e.Attempts = c.h.name, int(c.sent)
 	return e
 }
 

@@ -152,7 +152,7 @@ func (c *call) follow(fl *flight) error {
 				return nil
 			}
 			e := c.totalTimeout("total")
-			c.timedOut(e, c.sent, false)
+			c.timedOut(e, int(c.sent), false)
 			return e
 		}
 	}

@@ -72,13 +72,11 @@ func counted(n int, thing string) string {
 // verdict is the policy's, and survives a Classify that panics.
 func (b *breaker) verdict(resp *http.Response, err error) (v policy.Verdict) {
 	if b.policy.Classify == nil {
-		return b.policy.Judge(resp, err)
+		return policy.Judge(resp, err)
 	}
 	defer func() {
 		if b.h.t.survived("Breaker.Classify", recover()) {
-			plain := b.policy
-			plain.Classify = nil
-			v = plain.Judge(resp, err)
+			v = policy.Judge(resp, err)
 		}
 	}()
 	return b.policy.Judge(resp, err)

@@ -105,7 +105,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.gone() != nil || c.faulty || certificateError(err) || refreshing(c.req) {
 		return resp, err
 	}
-	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, c.sent, resp, err)
+	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, int(c.sent), resp, err)
 	if instead == nil {
 		if err == nil && f.stores && f.fresh {
 			f.keep(c, resp, &leads)
@@ -120,7 +120,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		c.observe(event)
 		return resp, err
 	}
-	c.outcome = "fallback"
+	c.replaced = true
 	if resp != nil {
 		dismiss(resp)
 		c.last.untrace(true)
@@ -144,7 +144,7 @@ func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func
 	stored.Request = c.req
 	staleness := f.served(stored)
 	f.h.counts.fallback("stale", false)
-	c.outcome = "fallback"
+	c.replaced = true
 	c.observe(Event{Kind: EventFallback, Layer: LayerFallback, Fallback: "stale", Reason: reason, Staleness: staleness, Err: why})
 	return stored
 }

@@ -14,7 +14,7 @@ import (
 // blame says that the request is at fault, by an error of its caller's code.
 func (a *attempt) blame(err error) {
 	a.mu.Lock()
-	a.faulty, a.fault = true, err
+	a.faulty, a.mishaps().fault = true, err
 	a.mu.Unlock()
 }
 
@@ -46,8 +46,9 @@ func (a *attempt) unwritable(err error) bool {
 		return false
 	case !a.asked:
 		return true
-	case a.unsaid != nil:
-		return !ofNetwork(a.unsaid)
+	}
+	if unsaid := a.mishapped().unsaid; unsaid != nil {
+		return !ofNetwork(unsaid)
 	}
 	inner := errors.Unwrap(err)
 	return a.conn && inner != nil && err.Error() == "http2: "+inner.Error() && !ofNetwork(inner)

@@ -19,12 +19,12 @@ import (
 // race is a call between the goroutine of its caller, who may stop to wait, and that of
 // its request.
 type race struct {
-	brought chan struct{} // takes what follows over, while the caller waits
-	resp    *http.Response
-	err     error
-	end     func() // panics as the request has, or ends the goroutine
-	outcome string
-	sent    int
+	brought  chan struct{} // takes what follows over, while the caller waits
+	resp     *http.Response
+	err      error
+	end      func() // panics as the request has, or ends the goroutine
+	replaced bool
+	sent     int32
 
 	left    chan struct{} // closed when the caller does not wait any more
 	release func()        // then: to be called when the request is over
@@ -141,7 +141,7 @@ func (r *race) hand(c *call, follows func() bool) (*http.Response, error) {
 		follows()
 		r.end()
 	}
-	c.outcome, c.sent = r.outcome, r.sent
+	c.replaced, c.sent = r.replaced, r.sent
 	if r.err != nil {
 		follows()
 		if gone := c.gone(); gone != nil {

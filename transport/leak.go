@@ -79,11 +79,11 @@ func (a *attempt) leak(why string) {
 		a.mu.Unlock()
 		return
 	}
-	a.idled, a.leaked = true, why
+	a.idled, a.mishaps().leaked = true, why
 	if shadow {
 		a.mu.Unlock()
 		h.counts.leaked.Add(1)
-		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: a.number, Shadow: true})
+		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: int(a.number), Shadow: true})
 		return
 	}
 	a.closing = bodyClosed
@@ -96,8 +96,9 @@ func (a *attempt) leak(why string) {
 	var err error
 	if a.resp == nil { // nobody has heard of it, and its base may not return before the caller's Read does
 		a.faulty, err = true, e
-		a.dropped = make(chan struct{})
-		defer close(a.dropped)
+		dropped := make(chan struct{})
+		a.mishaps().dropped = dropped
+		defer close(dropped)
 	}
 	a.mu.Unlock()
 	h.counts.leaked.Add(1)
@@ -111,7 +112,7 @@ func (a *attempt) leak(why string) {
 // error for that.
 func (a *attempt) back(now time.Duration) error {
 	a.mu.Lock()
-	dropped, err := a.dropped, a.readErr
+	dropped, err := a.mishapped().dropped, a.readErr
 	if dropped == nil {
 		a.clock.shift(now, a.clock.phase, a.clock.uploading)
 	}

@@ -133,24 +133,24 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 // tell tells of a retry that is about to wait.
 func (r *retry) tell(a *attempt, delay time.Duration, reason string) {
 	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
-		t.log(a.call.ctx, slog.LevelDebug, "retry", slog.String("host", r.h.name), slog.Int("attempt", a.number),
+		t.log(a.call.ctx, slog.LevelDebug, "retry", slog.String("host", r.h.name), slog.Int("attempt", int(a.number)),
 			slog.String("reason", reason), seconds("delay_seconds", delay))
 	}
-	a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason})
+	a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: int(a.number), Delay: delay, Reason: reason})
 }
 
 // suppress tells of a retry that is not made.
 func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duration) {
 	if obstacle == "" { // it is in shadow mode
-		a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: a.number, Delay: delay, Reason: reason, Shadow: true})
+		a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: int(a.number), Delay: delay, Reason: reason, Shadow: true})
 		return
 	}
 	r.h.counts.suppressed.Add(1)
 	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
-		t.log(a.call.ctx, slog.LevelDebug, "retry suppressed", slog.String("host", r.h.name), slog.Int("attempt", a.number),
+		t.log(a.call.ctx, slog.LevelDebug, "retry suppressed", slog.String("host", r.h.name), slog.Int("attempt", int(a.number)),
 			slog.String("reason", obstacle), slog.Bool("shadow", r.policy.Shadow))
 	}
-	a.call.observe(Event{Kind: EventRetrySuppressed, Layer: LayerRetry, Attempt: a.number, Reason: obstacle, Shadow: r.policy.Shadow})
+	a.call.observe(Event{Kind: EventRetrySuppressed, Layer: LayerRetry, Attempt: int(a.number), Reason: obstacle, Shadow: r.policy.Shadow})
 }
 
 // obstacleOf names what kept a retry from being sent after its wait.
@@ -236,7 +236,7 @@ func (c *call) attempted(err error) error {
 	if _, ours := err.(*Error); ours || c.sent < 2 || c.gone() != nil {
 		return err
 	}
-	return &Error{Host: c.h.name, Layer: LayerRetry, Attempts: c.sent, Err: err}
+	return &Error{Host: c.h.name, Layer: LayerRetry, Attempts: int(c.sent), Err: err}
 }
 
 // wait waits before a retry. It ends with the caller, whose error it returns, or
@@ -259,6 +259,6 @@ func (c *call) wait(d time.Duration) error {
 		return nil
 	}
 	e := c.totalTimeout("total")
-	c.timedOut(e, c.sent, false)
+	c.timedOut(e, int(c.sent), false)
 	return e
 }

@@ -44,10 +44,10 @@ func (f *fallback) keep(c *call, resp *http.Response, leads **flight) {
 // reuse is what the cache makes of a call before it is sent.
 type reuse struct {
 	exchange cache.Exchange
-	begun    bool
-	waited   bool           // for the answer to another
 	stored   *http.Response // its answer, where there is one
 	header   http.Header    // what to send, where that is not the caller's
+	begun    bool
+	waited   bool // for the answer to another
 }
 
 // begin tells the cache of a call, which may have waited for another.

@@ -15,7 +15,7 @@ func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
 		return t.TLSHandshake, "Timeout.TLSHandshake", ErrTLSTimeout
 	case phaseWrite, phaseHeader, phaseBody:
 		if a.stream {
-			if a.status != 0 {
+			if a.resp != nil {
 				return t.StreamIdle, "Timeout.StreamIdle", ErrStreamIdle
 			}
 			return 0, "", nil
@@ -185,6 +185,6 @@ func (a *attempt) tick() {
 		a.judgeLease(now)
 	}
 	if due.expired != nil && !kill { // else end tells
-		a.call.tellTimeout(due.expired, a.number, true)
+		a.call.tellTimeout(due.expired, int(a.number), true)
 	}
 }

@@ -67,7 +67,7 @@ func (t *tunnel) expire() {
 			Limit: c.timeout.StreamIdle, Knob: "Timeout.StreamIdle"})
 	}
 	t.mu.Unlock()
-	c.timedOut(&Error{Kind: ErrStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, t.a.number, shadow)
+	c.timedOut(&Error{Kind: ErrStreamIdle, Phase: phaseBody.String(), Limit: c.timeout.StreamIdle}, int(t.a.number), shadow)
 	if !shadow {
 		c.h.t.survive("Response.Body.Close", func() { _ = t.ReadWriteCloser.Close() })
 	}

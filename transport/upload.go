@@ -162,7 +162,7 @@ func (u *upload) got(n int, err error) {
 	switch {
 	case u.done.Load(): // closed while it was read
 	case short, long, err != nil && err != io.EOF && err != errReplayGone:
-		a.faulty, a.fault = true, err
+		a.faulty, a.mishaps().fault = true, err
 	}
 }
 

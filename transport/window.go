@@ -39,9 +39,9 @@ func (b *bucket) add(o bucket, sign int32) {
 // entry is where a window holds one call, which is counted once in each total
 // whatever becomes of it. The zero entry is of a call that was not counted yet.
 type entry struct {
-	slow   bool
 	bucket atomic.Int64 // that it is timed, and slow, in, plus one; 0: it is not timed yet
 	seq    int64        // among the timings, in a window of calls
+	slow   bool
 }
 
 func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *window {
