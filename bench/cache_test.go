@@ -43,6 +43,7 @@ func stale(b *testing.B, size int) {
 			trip(b, rt, failing, req)
 		}
 		b.SetBytes(int64(size))
+		b.ReportAllocs()
 		for b.Loop() {
 			if err := exchange(rt, req, buf); err != nil {
 				b.Fatal(err)
@@ -68,6 +69,7 @@ func BenchmarkFresh1KiB(b *testing.B) {
 		if err := exchange(rt, req, buf); err != nil {
 			b.Fatal(err)
 		}
+		b.ReportAllocs()
 		for b.Loop() {
 			if err := exchange(rt, req, buf); err != nil {
 				b.Fatal(err)

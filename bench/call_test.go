@@ -32,6 +32,7 @@ func calls(b *testing.B, p peer.Peer, goroutines int) {
 	if err := exchange(rt, request(b, host), make([]byte, 4096)); err != nil {
 		b.Fatal(err)
 	}
+	b.ReportAllocs()
 	began, known := cpu()
 	b.ResetTimer()
 	var wg sync.WaitGroup
@@ -70,6 +71,7 @@ func BenchmarkCallHosts1000(b *testing.B) {
 				b.Fatal(err)
 			}
 		}
+		b.ReportAllocs()
 		i := 0
 		for b.Loop() {
 			if err := exchange(rt, reqs[i%len(reqs)], buf); err != nil {

@@ -70,6 +70,7 @@ func trip(b *testing.B, rt http.RoundTripper, failing *base, req *http.Request) 
 // refused measures calls that do not reach the base.
 func refused(b *testing.B, rt http.RoundTripper, failing *base, req *http.Request) {
 	before := failing.calls.Load()
+	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := rt.RoundTrip(req); err == nil {
 			b.Fatal("not refused")

@@ -27,6 +27,7 @@ func BenchmarkRetry(b *testing.B) {
 		closed(b, rt)
 		req, buf := request(b, host), make([]byte, 4096)
 		ops := int64(0)
+		b.ReportAllocs()
 		for b.Loop() {
 			ops++
 			if p.Name == "bare" {

@@ -79,20 +79,19 @@ func exchange(rt http.RoundTripper, req *http.Request, buf []byte) error {
 func each(b *testing.B, can func(peer.Peer) bool, work func(b *testing.B, p peer.Peer)) {
 	for _, p := range peer.All() {
 		if can(p) {
-			b.Run(p.Name, func(b *testing.B) {
-				b.ReportAllocs()
-				work(b, p)
-			})
+			b.Run(p.Name, func(b *testing.B) { work(b, p) })
 		}
 	}
 }
 
 func everyone(peer.Peer) bool { return true }
 
-// closed ends what a peer may keep.
-func closed(tb testing.TB, rt http.RoundTripper) {
+// closed ends what a peer may keep, when a test has ended.
+func closed(tb testing.TB, rt http.RoundTripper) { tb.Cleanup(func() { end(rt) }) }
+
+func end(rt http.RoundTripper) {
 	if c, ok := rt.(io.Closer); ok {
-		tb.Cleanup(func() { _ = c.Close() })
+		_ = c.Close()
 	}
 }
 

@@ -1,0 +1,69 @@
+package bench_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/watertight-go/watertight/bench/peer"
+	"github.com/watertight-go/watertight/policy"
+)
+
+// side is one of those that take turns over sockets, the first of which is bare.
+type side struct {
+	name string
+	rt   http.RoundTripper
+}
+
+// sides puts peers over a transport of their own each, with the same settings.
+func sides(b *testing.B, server *httptest.Server, conf policy.Policy, names ...string) []side {
+	var all []side
+	for _, p := range peer.All() {
+		if !slices.Contains(names, p.Name) {
+			continue
+		}
+		base := server.Client().Transport.(*http.Transport).Clone()
+		base.MaxIdleConnsPerHost = 256 // or net/http keeps two
+		b.Cleanup(base.CloseIdleConnections)
+		rt := p.New(base, conf)
+		closed(b, rt)
+		all = append(all, side{p.Name, rt})
+	}
+	return all
+}
+
+// turns has each side take its turn as long as the benchmark lasts. Who begins
+// changes, so that what one leaves behind (garbage, warm caches) meets all alike.
+func turns(b *testing.B, n int, turn func(i int)) {
+	first := 0
+	for b.Loop() {
+		for i := range n {
+			turn((first + i) % n)
+		}
+		first++
+	}
+	b.ReportMetric(0, "ns/op") // of no meaning
+}
+
+// ratios are those of each value to the one of the same turn.
+func ratios(values, to []float64) []float64 {
+	all := make([]float64, 0, len(values))
+	for i, v := range values {
+		if to[i] > 0 {
+			all = append(all, v/to[i])
+		}
+	}
+	return all
+}
+
+func median(values []float64) float64 { return quantile(values, 0.5) }
+
+// quantile sorts its argument.
+func quantile(values []float64, q float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return values[min(int(q*float64(len(values))), len(values)-1)]
+}
