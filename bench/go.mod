@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/watertight-go/watertight => ../
 
 require (
+	github.com/afex/hystrix-go v0.0.0-20180502004556-fa1af6a1f4f5
 	github.com/eapache/go-resiliency v1.7.0
 	github.com/failsafe-go/failsafe-go v0.9.8
 	github.com/gojek/heimdall/v7 v7.0.3
@@ -16,7 +17,6 @@ require (
 
 require (
 	github.com/DataDog/datadog-go v3.7.1+incompatible // indirect
-	github.com/afex/hystrix-go v0.0.0-20180502004556-fa1af6a1f4f5 // indirect
 	github.com/bits-and-blooms/bitset v1.24.4 // indirect
 	github.com/cactus/go-statsd-client/statsd v0.0.0-20200423205355-cb0885a1018c // indirect
 	github.com/davecgh/go-spew v1.1.1 // indirect
