@@ -19,10 +19,18 @@ type runner struct {
 	interrupted <-chan os.Signal
 }
 
-// own are the works whose benchtime is not that of the others: those over sockets
-// need many turns, and of those that measure bytes a few runs are enough.
-var own = map[string]string{
-	"BenchmarkLoopback": "3s", "BenchmarkLarge": "4s", "BenchmarkIdleHosts": "1x", "BenchmarkHung": "3x", "BenchmarkHungKnown": "1x",
+// duration of a work: those over sockets need many turns, and of those that measure
+// bytes, or one moment, a few runs are enough.
+func (r *runner) duration(work string) string {
+	switch work {
+	case "BenchmarkLoopback", "BenchmarkLarge":
+		return (6 * r.benchtime).String()
+	case "BenchmarkHung":
+		return "3x"
+	case "BenchmarkIdleHosts", "BenchmarkHungKnown":
+		return "1x"
+	}
+	return r.benchtime.String()
 }
 
 func newRunner(benchtime time.Duration, interrupted <-chan os.Signal) (*runner, error) {
@@ -86,26 +94,39 @@ func (r *runner) prove(faults []fault) error {
 // work is one benchmark to run.
 type work struct{ name, sub string }
 
-// works are the benchmarks that a pattern names; its part after a slash is that of
-// their sub-benchmarks, as the go command has it.
+// works are the benchmarks that a pattern names.
 func (r *runner) works(pattern string) ([]work, error) {
-	top, sub, _ := strings.Cut(pattern, "/")
 	out, err := r.run("-test.list", "^Benchmark")
 	if err != nil {
 		return nil, err
 	}
-	match, err := regexp.Compile(top)
-	if err != nil {
-		return nil, err
+	all, err := named(strings.Fields(string(out)), pattern)
+	if err == nil && len(all) == 0 {
+		err = fmt.Errorf("-bench %s: no such benchmark", pattern)
 	}
+	return all, err
+}
+
+// named are those of some benchmarks that a pattern names: as the go command has it,
+// its alternatives are patterns of their own, and what follows a slash in one is for
+// sub-benchmarks.
+func named(names []string, pattern string) ([]work, error) {
 	var all []work
-	for name := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(name, "Benchmark") && match.MatchString(name) {
-			all = append(all, work{name, sub})
+	for _, name := range names {
+		if !strings.HasPrefix(name, "Benchmark") { // what the binary says after them
+			continue
 		}
-	}
-	if len(all) == 0 {
-		return nil, fmt.Errorf("-bench %s: no such benchmark", pattern)
+		for alternative := range strings.SplitSeq(pattern, "|") {
+			top, sub, _ := strings.Cut(alternative, "/")
+			match, err := regexp.MatchString(top, name)
+			if err != nil {
+				return nil, err
+			}
+			if match {
+				all = append(all, work{name, sub})
+				break
+			}
+		}
 	}
 	return all, nil
 }
@@ -121,11 +142,7 @@ func (r *runner) measure(works []work, rounds int) (*figures, error) {
 			if w.sub != "" {
 				pattern += "/" + w.sub
 			}
-			benchtime, ok := own[w.name]
-			if !ok {
-				benchtime = r.benchtime.String()
-			}
-			out, err := r.run("-test.run", "^$", "-test.bench", pattern, "-test.benchtime", benchtime, "-test.timeout", "0")
+			out, err := r.run("-test.run", "^$", "-test.bench", pattern, "-test.benchtime", r.duration(w.name), "-test.timeout", "0")
 			if err != nil {
 				return nil, err
 			}

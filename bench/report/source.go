@@ -68,11 +68,16 @@ func letter(i int) string {
 	return s
 }
 
-// notes are the letters of the faults of each peer.
-func notes(faults []fault) map[string][]string {
-	all := map[string][]string{}
+// notes are the letters of the faults of each peer, which are in a row.
+func notes(faults []fault) map[string]string {
+	all := map[string]string{}
 	for i, f := range faults {
-		all[f.peer] = append(all[f.peer], letter(i))
+		first, _, _ := strings.Cut(all[f.peer], "–")
+		if first == "" {
+			all[f.peer] = letter(i)
+		} else {
+			all[f.peer] = first + "–" + letter(i)
+		}
 	}
 	return all
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // tables has one for each work.
-func tables(f *figures, s *sources, notes map[string][]string) string {
+func tables(f *figures, s *sources, notes map[string]string) string {
 	var b strings.Builder
 	for _, work := range f.works {
 		fmt.Fprintf(&b, "\n### %s\n\n", work)
@@ -23,7 +23,7 @@ func tables(f *figures, s *sources, notes map[string][]string) string {
 }
 
 // rows are the lines of a work's table, its head first.
-func rows(f *figures, work string, notes map[string][]string) [][]string {
+func rows(f *figures, work string, notes map[string]string) [][]string {
 	units := f.units[work]
 	_, compared := f.of(work, "bare", "ns/op")
 	head := []string{"peer"}
@@ -42,7 +42,7 @@ func rows(f *figures, work string, notes map[string][]string) [][]string {
 				row = append(row, cell(f.ratio(figure{work, peer, unit}, figure{work, "bare", unit})))
 			}
 		}
-		all = append(all, append(row, strings.Join(notes[strings.TrimSuffix(peer, "-per-host")], " ")))
+		all = append(all, append(row, notes[strings.TrimSuffix(peer, "-per-host")]))
 	}
 	return all
 }
