@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -79,31 +82,46 @@ func TestFailsafeRepeatsAPost(t *testing.T) {
 	postsOnce(t)
 }
 
-// failsafe-go: the response bodies of attempts that are repeated stay open, and their
-// connections are lost.
+// failsafe-go: the response bodies of attempts that are repeated stay open, and each
+// retry takes a new connection.
 func TestFailsafeLeavesFailedBodiesOpen(t *testing.T) {
-	closed := func(over func(http.RoundTripper) http.RoundTripper) bool {
-		failed, n := text("busy"), 0
-		rt := over(answer(func(req *http.Request) (*http.Response, error) {
-			if n++; n == 1 {
-				return respond(req, http.StatusServiceUnavailable, failed), nil
+	connections := func(over func(http.RoundTripper) http.RoundTripper) int64 {
+		var calls, conns atomic.Int64
+		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if calls.Add(1) == 1 {
+				w.WriteHeader(http.StatusServiceUnavailable)
 			}
-			return respond(req, http.StatusOK, text("hello")), nil
+			_, _ = io.WriteString(w, "hello")
 		}))
-		if err := exchange(rt, request(t, host), make([]byte, 512)); err != nil {
-			t.Error(err)
+		server.Config.ConnState = func(_ net.Conn, s http.ConnState) {
+			if s == http.StateNew {
+				conns.Add(1)
+			}
 		}
-		return failed.closed.Load()
+		server.Start()
+		defer server.Close()
+		base := &http.Transport{}
+		defer base.CloseIdleConnections()
+		rt := over(base)
+		defer end(rt)
+		req, err := http.NewRequest(http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := exchange(rt, req, make([]byte, 512)); err != nil || calls.Load() != 2 {
+			t.Errorf("%d attempts: %v", calls.Load(), err)
+		}
+		return conns.Load()
 	}
-	if closed(func(base http.RoundTripper) http.RoundTripper {
+	if n := connections(func(base http.RoundTripper) http.RoundTripper {
 		return failsafehttp.NewRoundTripper(base, failsafehttp.NewRetryPolicyBuilder().Build())
-	}) {
-		t.Error("failsafe-go closes them by now")
+	}); n != 2 {
+		t.Errorf("failsafe-go takes %d connections by now", n)
 	}
-	if !closed(func(base http.RoundTripper) http.RoundTripper {
+	if n := connections(func(base http.RoundTripper) http.RoundTripper {
 		return stack(t, base, policy.Policy{Retry: policy.Retry{MaxAttempts: 2}})
-	}) {
-		t.Error("watertight left the body open")
+	}); n != 1 {
+		t.Errorf("watertight took %d connections", n)
 	}
 }
 

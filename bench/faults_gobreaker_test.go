@@ -14,7 +14,7 @@ import (
 	"github.com/watertight-go/watertight/transport"
 )
 
-// broken calls through a breaker as gobreaker's README does: an error is a failure,
+// broken calls through a breaker as gobreaker's example does: an error is a failure,
 // and the body is read inside.
 func broken(cb *gobreaker.CircuitBreaker[[]byte], base http.RoundTripper) http.RoundTripper {
 	return answer(func(req *http.Request) (*http.Response, error) {

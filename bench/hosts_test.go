@@ -1,7 +1,11 @@
 package bench_test
 
 import (
+	"bufio"
+	"context"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"runtime"
 	"testing"
@@ -10,6 +14,7 @@ import (
 
 	"github.com/watertight-go/watertight/bench/peer"
 	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
 )
 
 // BenchmarkHosts10000 is a call of which each goes to another of 10,000 hosts, as many
@@ -55,14 +60,27 @@ func manyHosts(b *testing.B, n int) {
 }
 
 // BenchmarkIdleHosts is what 10,000 hosts hold that were called once, and then not for
-// two minutes: what is given back after a while has been. The time is that of a bubble.
+// four minutes: what is given back after a while has been. The time is that of a bubble.
 func BenchmarkIdleHosts(b *testing.B) {
+	idle(b, func() http.RoundTripper { return newStub(256) })
+}
+
+// BenchmarkIdleHostsPooled is BenchmarkIdleHosts over an http.Transport, whose
+// connections have come and gone.
+func BenchmarkIdleHostsPooled(b *testing.B) {
+	idle(b, func() http.RoundTripper {
+		return &http.Transport{DialContext: dialMemory, IdleConnTimeout: 90 * time.Second}
+	})
+}
+
+func idle(b *testing.B, base func() http.RoundTripper) {
 	const n = 10_000
 	reqs := requests(b, n)
+	bubble(b, func() { idleHosts(b, peer.All()[0], base(), reqs) }) // goroutines that have ended are kept for the next ones
 	each(b, func(p peer.Peer) bool { return p.PerHost }, func(b *testing.B, p peer.Peer) {
 		var held float64
 		for b.Loop() {
-			bubble(b, func() { held = idleHosts(b, p, reqs) })
+			bubble(b, func() { held = idleHosts(b, p, base(), reqs) })
 		}
 		b.ReportMetric(held/n, "heap-B/host")
 		b.ReportMetric(0, "ns/op") // of no meaning
@@ -70,27 +88,58 @@ func BenchmarkIdleHosts(b *testing.B) {
 	runtime.KeepAlive(reqs)
 }
 
-func idleHosts(b *testing.B, p peer.Peer, reqs []*http.Request) float64 {
+func idleHosts(b *testing.B, p peer.Peer, base http.RoundTripper, reqs []*http.Request) float64 {
 	before := heap()
-	rt := p.New(newStub(256), policy.Default())
+	rt := p.New(base, policy.Default())
 	defer end(rt)
 	buf := make([]byte, 4096)
-	for _, req := range reqs {
+	call := func(req *http.Request) bool {
 		if err := exchange(rt, req, buf); err != nil {
 			b.Error(err)
+			return false
+		}
+		return true
+	}
+	for _, req := range reqs {
+		if !call(req) {
 			return 0
 		}
 	}
 	for range 120 { // what sweeps does so on a call
 		time.Sleep(2 * time.Second)
-		if err := exchange(rt, reqs[0], buf); err != nil {
-			b.Error(err)
+		if !call(reqs[0]) {
 			return 0
 		}
 	}
+	synctest.Wait()
 	held := heap() - before
-	runtime.KeepAlive(rt)
+	if tr, ok := rt.(*transport.Transport); ok && len(tr.Snapshot()) != len(reqs) {
+		b.Errorf("%d hosts are known", len(tr.Snapshot()))
+	}
+	if t, ok := base.(*http.Transport); ok {
+		t.CloseIdleConnections()
+	}
 	return held
+}
+
+// dialMemory connects to a server in memory that answers every request alike.
+func dialMemory(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	go func() {
+		defer func() { _ = server.Close() }()
+		in := bufio.NewReader(server)
+		for {
+			req, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			_ = req.Body.Close()
+			if _, err := io.WriteString(server, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"); err != nil {
+				return
+			}
+		}
+	}()
+	return client, nil
 }
 
 // bubble runs f in one of testing/synctest, which wants a test.

@@ -26,20 +26,20 @@ func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, context.Cause(req.Context())
 }
 
-// BenchmarkHung is what 10,000 calls hold that hang: the bytes of heap and stacks of
-// each beyond its goroutine's own, and its goroutines beyond that.
+// BenchmarkHung is what 10,000 calls hold that hang, beyond what they hold over the
+// bare base: the bytes of heap and stacks of each, and its goroutines.
 func BenchmarkHung(b *testing.B) {
-	bareBytes := 0.0 // of all of them, by the run of bare, which is the first
+	bare := peer.All()[0]
+	holding(b, bare) // goroutines that have ended are kept for the next ones
 	each(b, bounding, func(b *testing.B, p peer.Peer) {
-		var bytes, goroutines float64
+		var bytes, goroutines []float64
 		for b.Loop() {
-			bytes, goroutines = holding(b, p)
+			least, one := holding(b, bare)
+			all, n := holding(b, p)
+			bytes, goroutines = append(bytes, (all-least)/hung), append(goroutines, (n-one)/hung)
 		}
-		if p.Name == "bare" {
-			bareBytes = bytes
-		}
-		b.ReportMetric((bytes-bareBytes)/hung, "B/call")
-		b.ReportMetric(goroutines/hung-1, "goroutines/call")
+		b.ReportMetric(median(bytes), "B/call")
+		b.ReportMetric(median(goroutines), "goroutines/call")
 		b.ReportMetric(0, "ns/op") // of no meaning
 	})
 }

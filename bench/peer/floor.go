@@ -88,11 +88,15 @@ func (f *floor) attempt(req *http.Request) (*http.Response, error) {
 		if f.permits != nil {
 			<-f.permits
 		}
+		if failed && req.Context().Err() != nil { // the caller has left
+			f.forget()
+			return
+		}
 		f.record(failed)
 	}
 	resp, err := f.base.RoundTrip(req.WithContext(ctx))
 	if err != nil {
-		end(req.Context().Err() == nil)
+		end(true)
 		return nil, err
 	}
 	failed := resp.StatusCode >= 500
@@ -137,7 +141,7 @@ func (f *floor) admit() bool {
 	return true
 }
 
-// forget takes back what admit has let through, and what was never sent.
+// forget takes back what admit has let through, and what says nothing of the host.
 func (f *floor) forget() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

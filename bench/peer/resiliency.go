@@ -40,20 +40,26 @@ func (r *resilient) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil
 		}
 		defer r.permits.Release()
+		ctx, cancel := context.WithCancel(req.Context())
 		answer := make(chan *http.Response, 1)
-		err := r.deadline.Run(func(stop <-chan struct{}) error {
-			got, err := r.send(req, stop)
-			answer <- got
+		err := r.deadline.Run(func(<-chan struct{}) error {
+			resp, err := r.base.RoundTrip(req.WithContext(ctx))
+			answer <- resp
 			return err
 		})
 		if errors.Is(err, deadline.ErrTimedOut) {
+			cancel() // which the deadline leaves to its user
 			return err
 		}
-		resp = <-answer
-		if err == nil && resp.StatusCode >= 500 {
-			err = errStatus
+		if resp = <-answer; err != nil {
+			cancel()
+			return err
 		}
-		return err
+		resp.Body = &ending{ReadCloser: resp.Body, end: func(error) { cancel() }}
+		if resp.StatusCode >= 500 {
+			return errStatus
+		}
+		return nil
 	})
 	switch {
 	case full != nil:
@@ -62,25 +68,4 @@ func (r *resilient) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	}
 	return resp, err
-}
-
-// send ends the request when stop is closed, which the deadline leaves to its user.
-func (r *resilient) send(req *http.Request, stop <-chan struct{}) (*http.Response, error) {
-	ctx, cancel := context.WithCancel(req.Context())
-	done := make(chan struct{})
-	go func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-done:
-		}
-	}()
-	resp, err := r.base.RoundTrip(req.WithContext(ctx))
-	close(done)
-	if err != nil {
-		cancel()
-		return nil, err
-	}
-	resp.Body = &ending{ReadCloser: resp.Body, end: func(error) { cancel() }}
-	return resp, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/watertight-go/watertight/policy"
@@ -35,7 +36,8 @@ func (t *limited) RoundTrip(req *http.Request) (*http.Response, error) {
 // when it is closed, else with the error.
 type ending struct {
 	io.ReadCloser
-	end func(error)
+	ended atomic.Bool
+	end   func(error)
 }
 
 func (b *ending) Read(p []byte) (int, error) {
@@ -56,8 +58,7 @@ func (b *ending) Close() error {
 }
 
 func (b *ending) done(err error) {
-	if b.end != nil {
+	if b.ended.CompareAndSwap(false, true) {
 		b.end(err)
-		b.end = nil
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"runtime/debug"
 	"strings"
 	"time"
 )
@@ -16,6 +15,9 @@ func describe(began time.Time, took time.Duration, rounds int, benchtime time.Du
 	line := func(name, format string, args ...any) { fmt.Fprintf(&b, "- "+name+": "+format+"\n", args...) }
 	line("date", "%s, %v", began.UTC().Format("2006-01-02 15:04 UTC"), took.Round(time.Second))
 	line("command", "`%s`, in bench/", command(rounds, benchtime))
+	if n := os.Getenv("LARGE"); n != "" {
+		line("bodies that are said to be of 1 GiB", "%s MiB", n)
+	}
 	line("commit", "%s", commit())
 	line("machine", "%s, %d processors, %s/%s", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
 	line("system", "%s", system())
@@ -63,19 +65,14 @@ func system() string {
 // modules are the peers' modules, those that module bench requires itself.
 func modules() []string {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{if not (or .Main .Indirect .Replace)}}{{.Path}} {{.Version}}{{end}}", "all").Output()
-	if err == nil {
-		var all []string
-		for line := range strings.Lines(string(out)) {
-			if line = strings.TrimSpace(line); line != "" {
-				all = append(all, line)
-			}
-		}
-		return all
+	if err != nil {
+		return []string{"unknown"}
 	}
-	info, _ := debug.ReadBuildInfo()
 	var all []string
-	for _, m := range info.Deps {
-		all = append(all, m.Path+" "+m.Version)
+	for line := range strings.Lines(string(out)) {
+		if line = strings.TrimSpace(line); line != "" {
+			all = append(all, line)
+		}
 	}
 	return all
 }

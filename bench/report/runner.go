@@ -27,7 +27,7 @@ func (r *runner) duration(work string) string {
 		return (6 * r.benchtime).String()
 	case "BenchmarkHung":
 		return "3x"
-	case "BenchmarkIdleHosts", "BenchmarkHungKnown":
+	case "BenchmarkIdleHosts", "BenchmarkIdleHostsPooled", "BenchmarkHungKnown":
 		return "1x"
 	}
 	return r.benchtime.String()

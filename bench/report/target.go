@@ -49,6 +49,7 @@ func targets() []target {
 	}
 	return append(all,
 		target{what: "an idle host, bytes", limit: 1024, value: figureOf("IdleHosts", "heap-B/host")},
+		target{what: "an idle host whose connections are gone, bytes", limit: 1024, value: figureOf("IdleHostsPooled", "heap-B/host")},
 		target{what: "a call in flight, bytes", limit: 1024, value: figureOf("Hung", "B/call")},
 		target{what: "a call in flight, goroutines", limit: 0, value: figureOf("Hung", "goroutines/call")},
 		target{what: "100,000 hosts, heap to that after 10,000", limit: 1.1, value: figureOf("Hosts100000", "heap-growth")},
