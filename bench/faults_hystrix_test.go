@@ -54,7 +54,7 @@ func TestHystrixReturnsNothingAtAll(t *testing.T) {
 // heimdall-hystrix: a call that has timed out goes on with its goroutine and its
 // connection, whatever WithHTTPTimeout says: that sets nothing.
 func TestHystrixTimeoutEndsNothing(t *testing.T) {
-	ended := func(do func(*http.Request) (*http.Response, error)) bool {
+	ended := func(do func(*http.Request) (*http.Response, error), within time.Duration) bool {
 		release, gone := make(chan struct{}), make(chan struct{})
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			select {
@@ -75,7 +75,7 @@ func TestHystrixTimeoutEndsNothing(t *testing.T) {
 		select {
 		case <-gone:
 			return true
-		case <-time.After(300 * time.Millisecond):
+		case <-time.After(within):
 			return false
 		}
 	}
@@ -84,10 +84,10 @@ func TestHystrixTimeoutEndsNothing(t *testing.T) {
 		hystrix.WithCommandName(t.Name()),
 		hystrix.WithHTTPTimeout(limit),
 		hystrix.WithHystrixTimeout(limit),
-	).Do) {
+	).Do, 2*limit) {
 		t.Error("heimdall ends the request by now")
 	}
-	if !ended(stack(t, nil, policy.Policy{Timeout: policy.Timeout{Attempt: limit}}).RoundTrip) {
+	if !ended(stack(t, nil, policy.Policy{Timeout: policy.Timeout{Attempt: limit}}).RoundTrip, 10*time.Second) {
 		t.Error("watertight let the request go on")
 	}
 }

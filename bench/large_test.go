@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -103,7 +104,7 @@ func transfers(b *testing.B, server *httptest.Server, size int64, method string,
 	})
 	for i, s := range all {
 		b.ReportMetric(median(ratios(rates[i], rates[0])), s.name+":throughput-ratio")
-		b.ReportMetric(median(append([]float64(nil), rates[i]...)), s.name+":MB/s")
+		b.ReportMetric(median(slices.Clone(rates[i])), s.name+":MB/s")
 	}
 }
 

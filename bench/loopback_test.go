@@ -17,7 +17,8 @@ import (
 // that what else the machine does meets all sides.
 const slice = 30 * time.Millisecond
 
-// BenchmarkLoopback is a GET of 1 KiB from a server in the same process.
+// BenchmarkLoopback is a GET of 1 KiB from a server in the same process, in turns of
+// 30 ms, from 1, 8 and 64 workers.
 func BenchmarkLoopback(b *testing.B) {
 	body := []byte(strings.Repeat("x", 1<<10))
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(body) })

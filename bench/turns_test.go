@@ -57,7 +57,15 @@ func ratios(values, to []float64) []float64 {
 	return all
 }
 
-func median(values []float64) float64 { return quantile(values, 0.5) }
+// median sorts its argument.
+func median(values []float64) float64 {
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	slices.Sort(values)
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
 
 // quantile sorts its argument.
 func quantile(values []float64, q float64) float64 {

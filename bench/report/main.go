@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/signal"
 	"regexp"
-	"strings"
 	"time"
 )
 
@@ -75,5 +74,5 @@ func report(rounds int, bench string, benchtime time.Duration) error {
 
 // command is what was run, for those who read the results.
 func command(rounds int, benchtime time.Duration) string {
-	return strings.TrimSpace(fmt.Sprintf("go run ./report -rounds %d -benchtime %v", rounds, benchtime))
+	return fmt.Sprintf("go run ./report -rounds %d -benchtime %v", rounds, benchtime)
 }

@@ -39,6 +39,6 @@ say, is a breaker and nothing else.
 - ` + "`none`" + ` is watertight with every layer off, ` + "`only-…`" + ` with one, ` + "`complete`" + ` with policy.Default().
 - ` + "`…-per-host`" + ` is the same behind a sync.Map of hosts; what is not so named keeps one state for all.
 - ` + "`go-retryablehttp`" + ` and ` + "`heimdall`" + ` have an http.Client in them, which is part of their figures.
-- A cost in the unit of a ratio (throughput-ratio, p99-ratio) is to bare, turn by turn, in the same process.
+- Ratios (throughput-ratio, p99-ratio) are to bare's, turn by turn, in the same process; their median is shown.
 - The letters are those of the list below the tables.
 `
