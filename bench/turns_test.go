@@ -3,6 +3,7 @@ package bench_test
 import (
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"testing"
 
@@ -33,12 +34,14 @@ func sides(b *testing.B, server *httptest.Server, conf policy.Policy, names ...s
 	return all
 }
 
-// turns has each side take its turn as long as the benchmark lasts. Who begins
-// changes, so that what one leaves behind (garbage, warm caches) meets all alike.
+// turns has each side take its turn as long as the benchmark lasts. Each begins with
+// a clean heap, so that it collects its own garbage and no other's. Who begins
+// changes, so that whatever else one leaves behind meets all alike.
 func turns(b *testing.B, n int, turn func(i int)) {
 	first := 0
 	for b.Loop() {
 		for i := range n {
+			runtime.GC()
 			turn((first + i) % n)
 		}
 		first++

@@ -41,7 +41,7 @@ func readSources(dir string) (*sources, error) {
 			}
 			doc := strings.Join(strings.Fields(fn.Doc.Text()), " ")
 			if work, ok := strings.CutPrefix(fn.Name.Name, "Benchmark"); ok {
-				s.works[work] = strings.TrimPrefix(doc, "Benchmark")
+				s.works[work] = strings.ReplaceAll(doc, "Benchmark", "")
 			}
 			if strings.HasPrefix(filepath.Base(name), "faults") && strings.HasPrefix(fn.Name.Name, "Test") {
 				of, text, ok := strings.Cut(doc, ": ")

@@ -57,8 +57,10 @@ func cell(v float64, ok bool) string {
 // number has three digits that mean something, and no more than a reader needs.
 func number(v float64) string {
 	switch a := math.Abs(v); {
-	case a == 0 || a < 0.0005:
+	case a < 0.0005:
 		return "0"
+	case a < 100 && v == math.Trunc(v):
+		return strconv.FormatFloat(v, 'f', 0, 64)
 	case a < 10:
 		return strconv.FormatFloat(v, 'f', 2, 64)
 	case a < 100:
