@@ -22,8 +22,8 @@ import (
 	"github.com/watertight-go/watertight/transport"
 )
 
-// failsafe-go: its bulkhead gives the permit back at the headers, so that any number of
-// bodies may be open at once.
+// failsafe-go: its bulkhead gives the permit back at the headers, so that more bodies
+// are open at once than there are permits.
 func TestFailsafeGivesThePermitBackAtTheHeaders(t *testing.T) {
 	base := answer(func(req *http.Request) (*http.Response, error) { return respond(req, 200, text("hello")), nil })
 	rt := failsafehttp.NewRoundTripper(base, bulkhead.New[*http.Response](1))
@@ -47,8 +47,8 @@ func TestFailsafeGivesThePermitBackAtTheHeaders(t *testing.T) {
 	_ = resp.Body.Close()
 }
 
-// failsafe-go: its timeout ends at the headers: a body that stalls is waited for for
-// ever.
+// failsafe-go: its timeout ends at the headers: a body that stalls is waited for until
+// its caller gives up.
 func TestFailsafeTimeoutEndsAtTheHeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		base := answer(func(req *http.Request) (*http.Response, error) {

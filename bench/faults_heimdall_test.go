@@ -84,8 +84,8 @@ func TestHeimdallWaitsAfterTheLastAttempt(t *testing.T) {
 	})
 }
 
-// heimdall: an error comes with an answer when one attempt got the one and a later one
-// the other: who looks at the error first, as one does, leaves the body open.
+// heimdall: an error and an answer are returned together when one attempt got the one
+// and the last one the other.
 func TestHeimdallReturnsAnErrorWithAnAnswer(t *testing.T) {
 	n := 0
 	base := answer(func(req *http.Request) (*http.Response, error) {
