@@ -11,6 +11,8 @@ SEED    ?= random
 # Of an earlier commit, to compare with: make bench BASE=HEAD~1
 BASE    ?=
 BENCH   ?= .
+# Of bench-peers: how often everything is measured.
+ROUNDS  ?= 5
 
 # The demo with exporters is a module of its own; it is run where make is, for its files.
 EXPORTING = bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT INT TERM && $(GO) -C cmd/demo/exporting build -o "$$bin/demo" . && "$$bin/demo"
@@ -19,7 +21,7 @@ EXPORTING = bin=$$(mktemp -d) && trap 'rm -rf "$$bin"' EXIT INT TERM && $(GO) -C
 
 .PHONY: help
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: ## watch an outage take a bare client down, and the stack stand (ARGS="-scale 10 -json")
@@ -41,7 +43,7 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	$(TOOL) staticcheck $(PACKAGES)
 	./testdata/imports.sh
 	./testdata/vuln.sh
-	$(MAKE) alerts otelhttp
+	$(MAKE) alerts otelhttp peers
 
 .PHONY: alerts
 alerts: ## the alerts and the dashboard: against a real export, and by promtool where there is one
@@ -80,6 +82,18 @@ cover: ## statement coverage of policy, cache and transport
 bench: ## benchmarks (BASE=commit compares with that commit, side by side)
 	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./transport ./cache ./otel; \
 	else ./testdata/bench.sh '$(BASE)' '$(BENCH)'; fi
+
+.PHONY: bench-peers
+bench-peers: ## other people's libraries beside it, into bench/RESULTS.md (20 min; BENCH='Call|Stale': printed only)
+	@$(GO) -C bench run ./report -rounds $(ROUNDS) $(if $(filter-out .,$(BENCH)),-bench '$(BENCH)')
+
+.PHONY: peers
+peers: ## what other people's libraries get wrong, in a module beside
+	$(GO) -C bench mod tidy -diff
+	$(GO) -C bench vet ./...
+	$(GO) -C bench tool -modfile=../tools/go.mod staticcheck ./...
+	$(GO) -C bench test -race -count=$(COUNT) ./...
+	$(GO) -C bench test -run '^$$' -bench 'Call|Refusal|Stale|Fresh|Retry' -benchtime 1x . >/dev/null
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (30s)
