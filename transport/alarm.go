@@ -2,24 +2,52 @@ package transport
 
 import (
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
-// alarm is a timer that serves one attempt after another, since to make one costs
-// more than all else that a limit needs.
+// alarm is a timer that serves one attempt after another. It is not stopped when its
+// attempt has ended: limits move later with each attempt, so that it is still set for
+// a moment before any of the next one's, at which that finds what it is really to
+// wait for. A host in steady use sets a timer every few seconds, and not for each of
+// its calls, which would wake a thread of the runtime's besides.
 type alarm struct {
 	timer *time.Timer
-	of    atomic.Pointer[attempt]
+
+	mu  sync.Mutex // guards what follows
+	of  *attempt
+	due time.Duration // when it goes off, on the clock; 0: it is not set
 }
 
-// ring runs when the timer fires. It may be late, and then meet the attempt after the
-// one that it was set for: to tick once more does no harm.
+// ring runs when the timer fires.
 func (r *alarm) ring() {
-	if a := r.of.Load(); a != nil {
+	r.mu.Lock()
+	r.due = 0
+	a := r.of
+	r.mu.Unlock()
+	if a != nil {
 		a.tick()
 	}
 }
+
+// set has the alarm go off after a while, or before.
+func (r *alarm) set(after, now time.Duration) {
+	after = min(after, alarmMost)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.due != 0 && r.due <= now+after {
+		return
+	}
+	r.due = now + after
+	if r.timer == nil {
+		r.timer = time.AfterFunc(after, r.ring)
+		return
+	}
+	r.timer.Reset(after)
+}
+
+// alarmMost is how long an alarm is set for at most, since nothing but the timer may
+// know of it any more.
+const alarmMost = 5 * time.Second
 
 // alarms are those that nobody uses. None is kept of a bubble of testing/synctest, whose
 // timers must not be touched from outside.
@@ -28,26 +56,28 @@ type alarms struct {
 	free sync.Pool
 }
 
-// set returns an alarm that rings for a.
-func (s *alarms) set(a *attempt, after, now time.Duration) *alarm {
+// take returns an alarm for a.
+func (s *alarms) take(a *attempt, now time.Duration) *alarm {
 	if s.keeps(now) {
 		if r, ok := s.free.Get().(*alarm); ok {
-			r.of.Store(a)
-			r.timer.Reset(after)
+			r.mu.Lock()
+			r.of = a
+			r.mu.Unlock()
 			return r
 		}
 	}
-	r := &alarm{}
-	r.of.Store(a)
-	r.timer = time.AfterFunc(after, r.ring)
-	return r
+	return &alarm{of: a}
 }
 
-// release takes an alarm back. One that has just gone off is left to itself.
+// release takes an alarm back.
 func (s *alarms) release(r *alarm, now time.Duration) {
-	if r != nil && r.timer.Stop() && s.keeps(now) {
-		r.of.Store(nil)
+	r.mu.Lock()
+	r.of = nil
+	r.mu.Unlock()
+	if s.keeps(now) {
 		s.free.Put(r)
+	} else {
+		r.timer.Stop()
 	}
 }
 

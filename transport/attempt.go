@@ -197,8 +197,10 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		how, err = endBroken, a.expired
 	}
 	a.clock.shift(now, phaseDone, false)
-	h.t.alarms.release(a.alarm, now)
-	a.alarm = nil
+	if a.alarm != nil {
+		h.t.alarms.release(a.alarm, now)
+		a.alarm = nil
+	}
 	duration, age := now-a.clock.start, a.clock.age(now)
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes

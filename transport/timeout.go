@@ -40,13 +40,13 @@ func (a *attempt) watch(now time.Duration) {
 }
 
 func (a *attempt) arm(next, now time.Duration) {
-	switch {
-	case next == forever || a.ended: // its alarm may be another's by now
-	case a.alarm == nil:
-		a.alarm = a.call.h.t.alarms.set(a, next, now)
-	default:
-		a.alarm.timer.Reset(next)
+	if next == forever || a.ended { // its alarm may be another's by now
+		return
 	}
+	if a.alarm == nil {
+		a.alarm = a.call.h.t.alarms.take(a, now)
+	}
+	a.alarm.set(next, now)
 }
 
 // dues is what there is to do at one moment.
