@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,10 +22,11 @@ import (
 type attempt struct {
 	parent context.Context // the call's, or what the observer made of it
 	call   *call
-	req    http.Request // as it is sent
-	hooks  *hooks       // the caller's, if there are any; for his goroutine
-	number int32        // from 1
-	fresh  bool         // wants a connection of its own, outside the pool
+	req    http.Request           // as it is sent
+	hooks  *hooks                 // the caller's, if there are any; for his goroutine
+	trace  *httptrace.ClientTrace // ours, where there are none of his
+	number int32                  // from 1
+	fresh  bool                   // wants a connection of its own, outside the pool
 
 	// What the breaker and the bulkhead handed out, given back by end.
 	held    bool // counted as such by the bulkhead

@@ -37,7 +37,7 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	a.pool = p
 	a.mu.Unlock()
-	resp, err := a.send(p.through, req, a.trace())
+	resp, err := a.send(p.through, req, a.follow(req))
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}
@@ -55,8 +55,10 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 // send hands the attempt to what is below the stack, with our hooks, if any, and the
 // caller's.
 func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrace.ClientTrace) (*http.Response, error) {
-	if trace := a.traced(ours); trace != nil {
+	if trace := a.traced(ours); trace != ours {
 		req = req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for
+	} else {
+		a.trace = ours
 	}
 	over := true // as after a panic
 	defer func() { a.untrace(over) }()
@@ -74,78 +76,105 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrac
 	return resp, err
 }
 
-// trace follows the phases of an attempt through net/http. A dial goes on when
-// its request has found another connection, so that what it reports after that
-// is not about this attempt any more.
-func (a *attempt) trace() *httptrace.ClientTrace {
-	move := func(p phase, from ...phase) {
-		now := a.call.h.t.now()
-		a.mu.Lock()
-		if !a.ended && slices.Contains(from, a.clock.phase) {
-			a.clock.shift(now, p, a.clock.uploading)
-		}
-		a.mu.Unlock()
+// follow makes the hooks that follow an attempt through net/http. A dial goes on when
+// its request has found another connection, so that what it reports after that is not
+// about this attempt any more.
+func (a *attempt) follow(req *http.Request) *httptrace.ClientTrace {
+	t := &httptrace.ClientTrace{
+		GetConn: a.getConn, GotConn: a.gotConn, WroteRequest: a.wroteRequest,
+		GotFirstResponseByte: a.gotFirstByte, PutIdleConn: a.putIdleConn,
 	}
-	return &httptrace.ClientTrace{
-		GetConn: func(string) {
-			move(phaseConnect, phaseWrite, phaseHeader)
-			a.mu.Lock()
-			if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
-				a.watch(a.call.h.t.now())
-			}
-			a.asked, a.conn, a.headed = true, false, false
-			if a.mishap != nil {
-				a.mishap.unsaid = nil
-			}
-			a.mu.Unlock()
-		},
-		TLSHandshakeStart: func() { move(phaseTLS, phaseConnect) },
-		TLSHandshakeDone: func(_ tls.ConnectionState, err error) {
-			move(phaseConnect, phaseTLS)
-			a.mu.Lock()
-			if err == nil && a.direct {
-				a.dials++
-			}
-			p := a.pool
-			a.mu.Unlock()
-			p.shut()
-		},
-		GotConn: func(info httptrace.GotConnInfo) {
-			a.mu.Lock()
-			a.conn, a.reused = true, info.Reused
-			a.dials++
-			a.mu.Unlock()
-			move(phaseWrite, phaseConnect, phaseTLS)
-			if info.WasIdle {
-				a.pool.took()
-			}
-		},
-		WroteHeaders: func() {
-			a.mu.Lock()
-			a.headed = true
-			a.mu.Unlock()
-		},
-		WroteRequest: func(info httptrace.WroteRequestInfo) {
-			if info.Err != nil {
-				a.mu.Lock()
-				if !a.headed {
-					a.mishaps().unsaid = info.Err
-				}
-				a.mu.Unlock()
-			}
-			move(phaseHeader, phaseWrite)
-		},
-		GotFirstResponseByte: func() {
-			a.mu.Lock()
-			a.heard = true
-			a.mu.Unlock()
-			a.pool.hear(a.call.h.t.now())
-		},
-		PutIdleConn: func(err error) {
-			if err == nil {
-				a.pool.put()
-				a.pool.shut()
-			}
-		},
+	if a.call.h.key.scheme == "https" {
+		t.TLSHandshakeStart, t.TLSHandshakeDone = a.handshakes, a.shookHands
+	}
+	if req.Body != nil && req.Body != http.NoBody { // else it is all header
+		t.WroteHeaders = a.wroteHeaders
+	}
+	return t
+}
+
+// move moves from one of some phases to another. mu must be held.
+func (a *attempt) move(p phase, from ...phase) {
+	if !a.ended && slices.Contains(from, a.clock.phase) {
+		a.clock.shift(a.call.h.t.now(), p, a.clock.uploading)
+	}
+}
+
+func (a *attempt) getConn(string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.move(phaseConnect, phaseWrite, phaseHeader)
+	if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
+		a.watch(a.call.h.t.now())
+	}
+	a.asked, a.conn, a.headed = true, false, false
+	if a.mishap != nil {
+		a.mishap.unsaid = nil
+	}
+}
+
+func (a *attempt) handshakes() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.move(phaseTLS, phaseConnect)
+}
+
+func (a *attempt) shookHands(_ tls.ConnectionState, err error) {
+	a.mu.Lock()
+	a.move(phaseConnect, phaseTLS)
+	if err == nil && a.direct {
+		a.dials++
+	}
+	p := a.pool
+	a.mu.Unlock()
+	p.shut()
+}
+
+func (a *attempt) gotConn(info httptrace.GotConnInfo) {
+	a.mu.Lock()
+	a.conn, a.reused = true, info.Reused
+	a.dials++
+	switch idle := info.WasIdle && a.clock.phase == phaseConnect; {
+	case idle && !a.ended: // it was had at once
+		a.clock.shift(a.clock.since, phaseWrite, a.clock.uploading)
+	case !idle:
+		a.move(phaseWrite, phaseConnect, phaseTLS)
+	}
+	a.mu.Unlock()
+	if info.WasIdle {
+		a.pool.took()
+	}
+}
+
+func (a *attempt) wroteHeaders() {
+	a.mu.Lock()
+	a.headed = true
+	a.mu.Unlock()
+}
+
+func (a *attempt) wroteRequest(info httptrace.WroteRequestInfo) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case info.Err == nil:
+		a.headed = true
+	case !a.headed:
+		a.mishaps().unsaid = info.Err
+	}
+	a.move(phaseHeader, phaseWrite)
+}
+
+func (a *attempt) gotFirstByte() {
+	a.mu.Lock()
+	a.heard = true
+	since, p := a.clock.since, a.pool
+	a.mu.Unlock()
+	p.hear(since) // it was not before
+}
+
+func (a *attempt) putIdleConn(err error) {
+	if err == nil {
+		a.pool.put()
+		a.pool.shut()
 	}
 }

@@ -36,7 +36,12 @@ func (a *attempt) Value(key any) any {
 		return a
 	}
 	switch key {
-	case traceKey, raceKey{}, refreshingKey{}: // the marks are of this call, not of what its base may ask others
+	case traceKey:
+		if a.trace != nil {
+			return a.trace
+		}
+		return nil
+	case raceKey{}, refreshingKey{}: // the marks are of this call, not of what its base may ask others
 		return nil
 	}
 	a.mu.Lock()

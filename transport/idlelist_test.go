@@ -93,7 +93,7 @@ func TestIdleConnectionsOfAPoolThatIsOverAreForgotten(t *testing.T) {
 	a := &attempt{pool: p}
 	h.pools.retire(p)
 	p.release()
-	a.trace().PutIdleConn(nil)
+	a.putIdleConn(nil)
 	if n, kept := tr.idle.n.Load(), tr.idle.pools.Len(); n != 0 || kept != 0 {
 		t.Errorf("%d connections of %d pools are remembered", n, kept)
 	}

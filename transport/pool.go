@@ -121,8 +121,12 @@ func (p *pool) shut() {
 	}
 }
 
-// hear notes that the peer is alive.
-func (p *pool) hear(now time.Duration) { p.heard.Store(int64(now)) }
+// hear notes that the peer was alive.
+func (p *pool) hear(at time.Duration) {
+	if int64(at) > p.heard.Load() {
+		p.heard.Store(int64(at))
+	}
+}
 
 // heardSince reports whether the peer has said anything since.
 func (p *pool) heardSince(at time.Duration) bool { return p.heard.Load() > int64(at) }
