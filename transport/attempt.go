@@ -40,6 +40,8 @@ type attempt struct {
 	mu     sync.Mutex              // guards what follows
 	std    context.Context         // of the standard library; nil until somebody waits for it
 	cancel context.CancelCauseFunc // of std
+	done   chan struct{}           // where the caller's context never ends, in place of std
+	after  *afterwards             // likewise
 	clock  clock
 	alarm  *alarm
 	dials  int32 // those that gave a connection, or found one waiting

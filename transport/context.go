@@ -13,7 +13,59 @@ import (
 func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
 
 // Done is closed when the caller leaves, a limit fires, or the attempt ends.
-func (a *attempt) Done() <-chan struct{} { return a.standard().Done() }
+func (a *attempt) Done() <-chan struct{} {
+	if a.parent.Done() != nil {
+		return a.standard().Done()
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.done == nil {
+		a.done = make(chan struct{})
+		if a.stopped {
+			close(a.done)
+		}
+	}
+	return a.done
+}
+
+// AfterFunc is how package context has what is made of the attempt end with it, where
+// it would otherwise start a goroutine.
+func (a *attempt) AfterFunc(f func()) (stop func() bool) {
+	if a.parent.Done() != nil {
+		return context.AfterFunc(a.standard(), f)
+	}
+	e := &afterwards{a: a, f: f}
+	a.mu.Lock()
+	if over := a.stopped; over {
+		a.mu.Unlock()
+		f()
+		return e.cancel
+	}
+	e.next, a.after = a.after, e
+	a.mu.Unlock()
+	return e.cancel
+}
+
+// afterwards is a function to be called when an attempt is stopped whose caller's
+// context never ends.
+type afterwards struct {
+	a    *attempt
+	f    func()
+	next *afterwards
+}
+
+// cancel takes the function out; false if it was called, or was taken out before.
+func (e *afterwards) cancel() bool {
+	e.a.mu.Lock()
+	defer e.a.mu.Unlock()
+	for at := &e.a.after; *at != nil; at = &(*at).next {
+		if *at == e {
+			*at = e.next
+			return true
+		}
+	}
+	return false
+}
 
 // Err follows Done.
 func (a *attempt) Err() error {
@@ -82,10 +134,16 @@ func (a *attempt) standard() context.Context {
 // stop cancels the attempt's context.
 func (a *attempt) stop() {
 	a.mu.Lock()
-	cancel := a.cancel
-	a.stopped = true
+	cancel, after := a.cancel, a.after
+	if a.done != nil && !a.stopped {
+		close(a.done)
+	}
+	a.stopped, a.after = true, nil
 	a.mu.Unlock()
 	if cancel != nil {
 		cancel(context.Canceled)
+	}
+	for ; after != nil; after = after.next {
+		after.f()
 	}
 }

@@ -23,7 +23,7 @@ type upload struct {
 	done  atomic.Bool // closed: errors are no longer the caller's
 	once  sync.Once   // closes src
 
-	unhook  func() bool // undoes that stop runs
+	unhook  func() bool // undoes that stop runs; guarded by a.mu
 	stopped bool        // not to be read on; guarded by a.mu
 }
 
@@ -68,11 +68,10 @@ func (a *attempt) watchUpload(req *http.Request) {
 			return src
 		}
 		u := &upload{a: a, src: src, known: req.ContentLength > 0, left: req.ContentLength}
-		std := a.standard()
+		unhook := context.AfterFunc(a, u.stop)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.sending, a.upload = uploadOpen, u
-		u.unhook = context.AfterFunc(std, u.stop)
+		a.sending, a.upload, u.unhook = uploadOpen, u, unhook
 		return u
 	}
 	req.Body = wrap(req.Body)
@@ -169,7 +168,12 @@ func (u *upload) got(n int, err error) {
 // Close closes the caller's body.
 func (u *upload) Close() error {
 	u.done.Store(true)
-	u.unhook()
+	u.a.mu.Lock()
+	unhook := u.unhook
+	u.a.mu.Unlock()
+	if unhook != nil {
+		unhook()
+	}
 	defer u.over() // also when the caller's Close panics
 	var err error
 	u.once.Do(func() { err = u.src.Close() })
