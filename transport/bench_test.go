@@ -231,3 +231,22 @@ func BenchmarkFreshHitParallel(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkRefusalFull is a call that a full bulkhead refuses.
+func BenchmarkRefusalFull(b *testing.B) {
+	p := policy.Default()
+	p.Bulkhead.MaxConcurrent = 1
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(256), Default: p, Logger: quiet()}))
+	req := benchRequest(b)
+	held, err := tr.RoundTrip(req)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer held.Body.Close()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := tr.RoundTrip(req); err == nil {
+			b.Fatal("not refused")
+		}
+	}
+}

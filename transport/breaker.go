@@ -191,8 +191,12 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 	return b.next.RoundTrip(req)
 }
 
-// tellRefusal counts a call that the breaker refuses, and logs it.
+// tellRefusal counts a call that the breaker refuses, or the bulkhead where nobody waits, and logs it.
 func (h *host) tellRefusal(ctx context.Context, refusal *Error, shadow bool, now time.Duration) {
+	if refusal.Kind == ErrBulkheadFull {
+		h.bulkhead.tell(ctx, "full", shadow, now)
+		return
+	}
 	h.counts.refused(refusal.State)
 	if h.t.debugging(ctx, now) {
 		h.t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", h.name), slog.String("layer", LayerBreaker),

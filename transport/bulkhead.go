@@ -54,7 +54,7 @@ func (b *bulkhead) RoundTrip(req *http.Request) (*http.Response, error) {
 func (b *bulkhead) acquire(a *attempt) error {
 	wait := b.policy.MaxWait
 	if b.most > 0 && !b.hold(a) {
-		return b.refuse(a, a.call.error(&Error{Kind: ErrBulkheadFull, Layer: LayerBulkhead, Phase: "queue", Knob: "Bulkhead.MaxConcurrent"}), false)
+		return b.refuse(a, a.call.error(b.error()), false)
 	}
 	if b.permits != nil {
 		err := b.take(a, b.permits, &wait, "Bulkhead.MaxConcurrent", b.policy.Shadow)
@@ -72,6 +72,14 @@ func (b *bulkhead) acquire(a *attempt) error {
 	}
 	return nil
 }
+
+// error is the refusal of an attempt that finds no permit of the host's.
+func (b *bulkhead) error() *Error {
+	return &Error{Kind: ErrBulkheadFull, Host: b.h.name, Layer: LayerBulkhead, Phase: "queue", Knob: "Bulkhead.MaxConcurrent"}
+}
+
+// full reports whether an attempt would be refused now.
+func (b *bulkhead) full() bool { return b.most > 0 && b.held.Load() >= b.most }
 
 // hold counts an attempt among those that are held, unless there are as many as there may be.
 func (b *bulkhead) hold(a *attempt) bool {
@@ -147,13 +155,18 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 	case e.Limit > 0:
 		reason = "wait_timeout"
 	}
-	b.h.counts.rejected.Add(1)
-	if t := b.h.t; t.debugging(a.call.ctx, t.now()) {
-		t.log(a.call.ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
-			slog.String("reason", reason), slog.Bool("shadow", shadow))
-	}
+	b.tell(a.call.ctx, reason, shadow, b.h.t.now())
 	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBulkhead, Reason: reason, Attempt: int(a.number), Duration: a.waited, Err: e, Shadow: shadow})
 	return e
+}
+
+// tell counts a refusal, and logs it.
+func (b *bulkhead) tell(ctx context.Context, reason string, shadow bool, now time.Duration) {
+	b.h.counts.rejected.Add(1)
+	if t := b.h.t; t.debugging(ctx, now) {
+		t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
+			slog.String("reason", reason), slog.Bool("shadow", shadow))
+	}
 }
 
 // giveBack returns the permits that the attempt holds.

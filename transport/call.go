@@ -61,14 +61,14 @@ func callOf(ctx context.Context) *Call {
 	return &noCall
 }
 
-// do starts a call and runs it through the layers. One that an open breaker is
-// sure to refuse needs none of them but the fallback, and gets there at once; an
-// observer and a redirect chain want the whole way.
+// do starts a call and runs it through the layers. One that is sure to be refused
+// needs none of them but the fallback, and gets there at once; an observer and a
+// redirect chain want the whole way.
 func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) {
 	r := raceOf(req, &h.policy.Fallback)
 	behind := r != nil || h.policy.Cache.Fresh && refreshing(req) // it is no call of a caller's
-	if h.t.observer == nil && req.Response == nil && !h.breaker.policy.Shadow && !behind {
-		if refusal := h.breaker.refusal(0, now); refusal != nil {
+	if h.t.observer == nil && req.Response == nil && !behind {
+		if refusal := h.refusal(now); refusal != nil {
 			return h.refused(req, refusal, now)
 		}
 	}
@@ -109,6 +109,22 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 	}
 	c.answered(resp, err)
 	return resp, err
+}
+
+// refusal is the error of a call that an open breaker is sure to refuse, or else a full
+// bulkhead, now; nil if there is none.
+func (h *host) refusal(now time.Duration) *Error {
+	b := h.breaker
+	if !b.policy.Shadow {
+		if refusal := b.refusal(0, now); refusal != nil {
+			return refusal
+		}
+	}
+	collapses := h.fallback != nil && h.fallback.fresh // it may have the answer to another yet, without a permit
+	if s, _ := b.load(); (s == Closed || s == ForcedClosed) && !collapses && h.bulkhead.full() {
+		return h.bulkhead.error()
+	}
+	return nil
 }
 
 // refused is a call that never sets out.
