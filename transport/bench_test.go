@@ -235,7 +235,7 @@ func BenchmarkFreshHitParallel(b *testing.B) {
 // BenchmarkRefusalFull is a call that a full bulkhead refuses.
 func BenchmarkRefusalFull(b *testing.B) {
 	p := policy.Default()
-	p.Bulkhead.MaxConcurrent = 1
+	p.Bulkhead.MaxConcurrent, p.Breaker.MinCalls = 1, 1
 	tr := transport.Must(transport.New(transport.Config{Base: newStub(256), Default: p, Logger: quiet()}))
 	req := benchRequest(b)
 	held, err := tr.RoundTrip(req)
