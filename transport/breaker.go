@@ -77,23 +77,40 @@ type breaker struct {
 	trip  atomic.Pointer[trip] // the last one
 
 	tally tally
+	width time.Duration // of a bucket of the window
 
 	mu          sync.Mutex // guards what follows
-	machine     *gobreaker.TwoStepCircuitBreaker[struct{}]
-	tripping    bool // machine is to open at the next failure
-	moved       []gobreaker.State
-	window      *window
+	window      *window    // nil: there is no evidence
 	consecutive int
-	reopens     int
-	last        string // what the last failure was
-	failures    failures
-	outage      *Transition // the last one from Closed
+	record      *record // nil: there was never a failure or a transition
 	blind       bool
-	recent      []Transition
-	toTell      line
-	toLog       line
+	tripping    bool // the machine is to open at the next failure
 	retiring    bool // the pool, once b.mu is released
 }
+
+// record is what the breaker of a host that has always answered has not.
+type record struct {
+	machine  *gobreaker.TwoStepCircuitBreaker[struct{}] // nil: a new one, closed
+	moved    []gobreaker.State
+	reopens  int
+	last     string // what the last failure was
+	failures failures
+	outage   *Transition // the last one from Closed
+	recent   []Transition
+	toTell   line
+	toLog    line
+}
+
+// records is the record of the breaker, to be added to. b.mu is held.
+func (b *breaker) records() *record {
+	if b.record == nil {
+		b.record = &record{}
+	}
+	return b.record
+}
+
+// queued reports whether there are transitions to tell of. b.mu is held.
+func (b *breaker) queued() bool { return b.record != nil && len(b.record.toTell.waiting) > 0 }
 
 // trip is why and when a breaker opened.
 type trip struct {
@@ -121,10 +138,9 @@ func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
 	b := &breaker{next: next, h: h, policy: h.policy.Breaker.WithDefaults(cmp.Or(h.policy.Bulkhead.MaxConcurrent, int(h.t.limit)))}
 	b.on = b.policy.Enabled()
 	if b.on {
-		b.window = newWindow(b.policy.Window, b.policy.Buckets, b.policy.WindowCalls, b.policy.SlowCall)
+		b.width = bucketWidth(b.policy.Window, b.policy.Buckets)
 		b.settled()
 	}
-	b.renew()
 	h.breaker = b
 	if h.overflow {
 		return next
@@ -132,15 +148,19 @@ func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
 	return b
 }
 
-// renew makes a new, closed machine.
-func (b *breaker) renew() {
-	b.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
-		MaxRequests:   uint32(b.policy.HalfOpenProbes),
-		Timeout:       time.Nanosecond,
-		ReadyToTrip:   func(gobreaker.Counts) bool { return b.tripping },
-		IsExcluded:    func(err error) bool { return err == errNoVerdict },
-		OnStateChange: func(_ string, _, to gobreaker.State) { b.moved = append(b.moved, to) },
-	})
+// machine is that of the breaker; a new one is closed. b.mu is held.
+func (b *breaker) machine() *gobreaker.TwoStepCircuitBreaker[struct{}] {
+	r := b.records()
+	if r.machine == nil {
+		r.machine = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+			MaxRequests:   uint32(b.policy.HalfOpenProbes),
+			Timeout:       time.Nanosecond,
+			ReadyToTrip:   func(gobreaker.Counts) bool { return b.tripping },
+			IsExcluded:    func(err error) bool { return err == errNoVerdict },
+			OnStateChange: func(_ string, _, to gobreaker.State) { r.moved = append(r.moved, to) },
+		})
+	}
+	return r.machine
 }
 
 func (b *breaker) load() (State, uint64) {
@@ -290,13 +310,13 @@ func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 		b.mu.Unlock()
 		return b.admit(a)
 	}
-	done, err := b.machine.Allow()
+	done, err := b.machine().Allow()
 	b.changed(a.call.ctx, now, Evidence{Trigger: "wait_over"}, 0)
 	if err == nil {
 		_, a.ticket.generation = b.load()
 		a.ticket.governed, a.ticket.done = true, done
 	}
-	moved = len(b.toTell.waiting) > 0
+	moved = b.queued()
 	b.mu.Unlock()
 	if err != nil {
 		return b.refuse(HalfOpen, 0, int(a.call.sent)), moved
@@ -307,26 +327,27 @@ func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 // changed takes over what the machine did. Here and in force the state changes, by
 // set. b.mu is held.
 func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, retryAfter time.Duration) {
-	for _, to := range b.moved {
+	r := b.records()
+	for _, to := range r.moved {
 		switch to {
 		case gobreaker.StateOpen:
 			if s, _ := b.load(); s == HalfOpen {
-				b.reopens++
+				r.reopens++
 			} else {
-				b.reopens = 0
+				r.reopens = 0
 			}
 			b.trip.Store(&trip{b.h.t.wall(now), e})
-			b.until.Store(int64(now + b.policy.OpenDelay(b.reopens, retryAfter, random())))
+			b.until.Store(int64(now + b.policy.OpenDelay(r.reopens, retryAfter, random())))
 			b.set(ctx, Open, now, e)
 		case gobreaker.StateHalfOpen:
 			b.set(ctx, HalfOpen, now, e)
 		case gobreaker.StateClosed:
-			b.reopens = 0
+			r.reopens = 0
 			b.forget()
 			b.set(ctx, Closed, now, e)
 		}
 	}
-	b.moved = b.moved[:0]
+	r.moved = r.moved[:0]
 }
 
 // enter begins a new generation: the results of earlier ones change nothing.
@@ -340,28 +361,31 @@ func (b *breaker) enter(s State) {
 // set enters a state and queues the transition. b.mu is held.
 func (b *breaker) set(ctx context.Context, to State, now time.Duration, e Evidence) {
 	from, _ := b.load()
+	r := b.records()
 	b.enter(to)
 	t := Transition{From: from, To: to, At: b.h.t.wall(now), Evidence: e}
 	if from == Closed {
-		b.outage = &t
+		r.outage = &t
 	}
 	if to == Open {
 		t.Until = b.h.t.wall(time.Duration(b.until.Load()))
 		b.retiring = !b.policy.Shadow
 	}
-	if len(b.recent) == keepTransitions {
-		b.recent = append(b.recent[:0], b.recent[1:]...)
+	if len(r.recent) == keepTransitions {
+		r.recent = append(r.recent[:0], r.recent[1:]...)
 	}
-	b.recent = append(b.recent, t)
-	b.toTell.waiting = append(b.toTell.waiting, told{ctx, &t})
+	r.recent = append(r.recent, t)
+	r.toTell.waiting = append(r.toTell.waiting, told{ctx, &t})
 }
 
 // forget drops the evidence. b.mu is held.
 func (b *breaker) forget() {
-	b.consecutive, b.last = 0, ""
-	b.blind = false
-	if b.window != nil {
-		b.window.reset()
+	b.consecutive, b.blind = 0, false
+	if b.record != nil {
+		b.record.last = ""
+	}
+	if b.on {
+		b.window = nil
 		b.tally.outdate()
 		b.settled()
 	}
@@ -376,10 +400,9 @@ func (b *breaker) force(to State, trigger string) {
 	b.mu.Lock()
 	if from, _ := b.load(); from != to {
 		e := Evidence{Trigger: trigger}
-		b.renew()
-		b.moved = nil
+		r := b.records()
+		r.machine, r.moved, r.reopens = nil, nil, 0
 		b.forget()
-		b.reopens = 0
 		if to == ForcedOpen {
 			b.trip.Store(&trip{b.h.t.wall(now), e})
 		}

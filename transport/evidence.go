@@ -107,7 +107,7 @@ func (b *breaker) answered(a *attempt, now time.Duration) {
 	}
 	if state, generation := b.load(); generation == a.ticket.generation && state != HalfOpen {
 		b.takeOver(now)
-		b.window.answered(now, &a.ticket.entry)
+		b.countHeaders(a, now)
 	}
 	b.mu.Unlock()
 }
@@ -124,7 +124,7 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		return
 	}
 	if state != HalfOpen {
-		b.window.slowed(now, &a.ticket.entry)
+		b.evidence().slowed(now, &a.ticket.entry)
 		b.tally.uneasy.Store(true)
 		b.takeOver(now) // then: its headers may have been noted
 		if state == Closed {
@@ -132,13 +132,13 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		}
 	} else if a.ticket.done != nil && a.count(policy.Failure) {
 		b.h.counts.verdict(policy.Failure)
-		b.last = "slow call"
-		b.failures.add(Failure{At: b.h.t.wall(now), What: b.last})
+		b.records().last = "slow call"
+		b.record.failures.add(Failure{At: b.h.t.wall(now), What: b.record.last})
 		a.ticket.done(errProbeFailed)
-		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.last}, 0)
+		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.record.last}, 0)
 	}
 	b.settled()
-	queued := len(b.toTell.waiting) > 0
+	queued := b.queued()
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
@@ -157,7 +157,7 @@ func (b *breaker) left(a *attempt, now time.Duration, slow bool) {
 		return
 	}
 	b.takeOver(now)
-	all := b.window.left(now)
+	all := b.evidence().left(now)
 	was := b.blind
 	b.blind = int(all.left) >= b.policy.MinCalls && all.left > all.success+all.failure
 	tell := b.blind && !was
@@ -212,7 +212,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		b.mu.Lock()
 	}
 	if v == policy.Failure { // also one of an earlier state: it is no evidence, but tells of the host
-		b.failures.add(Failure{At: b.h.t.wall(now), What: last})
+		b.records().failures.add(Failure{At: b.h.t.wall(now), What: last})
 	}
 	state, generation := b.load()
 	if generation != a.ticket.generation {
@@ -220,7 +220,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		return
 	}
 	if v == policy.Failure {
-		b.last = last
+		b.records().last = last
 		b.tally.uneasy.Store(true)
 	}
 	b.takeOver(now)
@@ -228,7 +228,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 		b.settleCall(a, v, resp, now, state)
 	}
 	b.settled()
-	queued := len(b.toTell.waiting) > 0
+	queued := b.queued()
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
@@ -239,16 +239,19 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 // with one whose verdict is neutral, since its headers may have been what the slow
 // rate lacked in evidence.
 func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration, state State) {
+	if v == policy.Success && b.noteVerdict(a, resp, now, false) { // now that the tally is of this bucket
+		return
+	}
 	if resp != nil {
-		b.window.answered(now, &a.ticket.entry)
+		b.countHeaders(a, now)
 	}
 	switch v {
 	case policy.Success:
 		b.consecutive = 0
-		b.window.ended(now, &a.ticket.entry, false)
+		b.evidence().ended(now, &a.ticket.entry, false)
 	case policy.Failure:
 		b.consecutive++
-		b.window.ended(now, &a.ticket.entry, true)
+		b.evidence().ended(now, &a.ticket.entry, true)
 	}
 	if state == Closed {
 		b.evaluate(a.call.ctx, now, a.asksFor(v))
@@ -286,12 +289,12 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response,
 	}
 	if _, generation := b.load(); generation == a.ticket.generation {
 		if v == policy.Failure {
-			b.last = evidence.Last
+			b.records().last = evidence.Last
 		}
 		a.ticket.done(outcome)
 		b.changed(a.call.ctx, now, evidence, a.asksFor(v))
 	}
-	queued := len(b.toTell.waiting) > 0
+	queued := b.queued()
 	b.mu.Unlock()
 	if queued {
 		b.deliver()
@@ -308,7 +311,7 @@ func (a *attempt) asksFor(v policy.Verdict) time.Duration {
 
 // evaluate trips a closed breaker whose evidence meets a trigger. b.mu is held.
 func (b *breaker) evaluate(ctx context.Context, now, retryAfter time.Duration) {
-	if b.consecutive == 0 && b.window.clean() {
+	if b.consecutive == 0 && (b.window == nil || b.window.clean()) {
 		return
 	}
 	e, met := b.met(now)
@@ -316,7 +319,7 @@ func (b *breaker) evaluate(ctx context.Context, now, retryAfter time.Duration) {
 		return
 	}
 	b.tripping = true
-	if done, err := b.machine.Allow(); err == nil {
+	if done, err := b.machine().Allow(); err == nil {
 		done(errProbeFailed)
 	}
 	b.tripping = false
@@ -326,7 +329,7 @@ func (b *breaker) evaluate(ctx context.Context, now, retryAfter time.Duration) {
 // met compares the evidence with the triggers.
 func (b *breaker) met(now time.Duration) (Evidence, bool) {
 	p := &b.policy
-	looks := b.window.looks(now)
+	looks := b.evidence().looks(now)
 	for i := range looks {
 		l := &looks[i]
 		switch {
@@ -348,11 +351,15 @@ func (b *breaker) met(now time.Duration) (Evidence, bool) {
 
 // found is the evidence of a look at the window.
 func (b *breaker) found(l *look, trigger string, threshold float64) Evidence {
+	last := ""
+	if b.record != nil {
+		last = b.record.last
+	}
 	return Evidence{
 		Trigger: trigger, Threshold: threshold, Window: l.span,
 		Calls: int(l.success + l.failure), Failures: int(l.failure),
 		Timed: int(l.timed), Slow: int(l.slow), SlowCall: b.policy.SlowCall,
-		Consecutive: b.consecutive, Last: b.last,
+		Consecutive: b.consecutive, Last: last,
 	}
 }
 

@@ -173,9 +173,11 @@ func (h *host) snapshot() HostSnapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.State, _ = b.load()
-	s.Transitions, s.Failures = slices.Clone(b.recent), b.failures.all()
-	if n := len(b.recent); n > 0 {
-		s.Since = b.recent[n-1].At
+	if r := b.record; r != nil {
+		s.Transitions, s.Failures = slices.Clone(r.recent), r.failures.all()
+		if n := len(r.recent); n > 0 {
+			s.Since = r.recent[n-1].At
+		}
 	}
 	if s.State == Open {
 		if s.RetryIn = max(time.Duration(b.until.Load())-now, 0); s.RetryIn == 0 {
@@ -183,14 +185,14 @@ func (h *host) snapshot() HostSnapshot {
 		}
 	}
 	if s.State != Closed {
-		s.ClosedUntil, s.Cause = b.outage.At, &b.outage.Evidence
+		s.ClosedUntil, s.Cause = b.record.outage.At, &b.record.outage.Evidence
 	}
 	if t := b.trip.Load(); t != nil {
 		s.Trip, s.Tripped = &t.evidence, t.at
 	}
-	if b.window != nil {
+	if b.on {
 		b.takeOver(now)
-		whole := b.window.whole(now)
+		whole := b.whole(now)
 		s.Window = b.found(&whole, "", 0)
 	}
 	return s

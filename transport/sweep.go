@@ -23,13 +23,14 @@ func (t *Transport) sweep(now time.Duration) {
 	var idle []*host
 	for range min(len(m.ring), sweepHosts) {
 		m.broom = (m.broom + 1) % len(m.ring)
-		if h := m.ring[m.broom]; now-time.Duration(h.used.Load()) > sweepIdle && (h.pools.current.Load() != nil || h.latency.Load() != nil) {
+		if h := m.ring[m.broom]; now-time.Duration(h.used.Load()) > sweepIdle {
 			idle = append(idle, h)
 		}
 	}
 	m.mu.Unlock()
 	for _, h := range idle {
 		h.latency.Store(nil)
+		h.breaker.giveBackWindow(now)
 		h.pools.giveBack()
 	}
 }

@@ -33,7 +33,7 @@ func (b *breaker) note(what, generation uint64, now time.Duration, insists bool)
 	for {
 		was := t.word.Load() // first: its mark has changed if what follows is outdated
 		if was&tallyMask == tallyMask || was>>tallyBits&tallyMask == tallyMask || t.uneasy.Load() && !insists ||
-			t.bucket.Load() != int64(now/b.window.width) {
+			t.bucket.Load() != int64(now/b.width) {
 			return false
 		}
 		if s, g := b.load(); g != generation || s != Closed && s != ForcedClosed {
@@ -51,15 +51,28 @@ func (b *breaker) noteHeaders(a *attempt, now time.Duration) bool {
 	if e.bucket.Load() != 0 || !b.note(tallyTimed, a.ticket.generation, now, false) {
 		return false
 	}
-	if !e.bucket.CompareAndSwap(0, int64(now/b.window.width)+1) { // its timer has just counted it, as slow
+	if !e.bucket.CompareAndSwap(0, int64(now/b.width)+1) { // its timer has just counted it, as slow
 		b.mu.Lock()
 		b.takeOver(now)
 		if _, generation := b.load(); generation == a.ticket.generation {
-			b.window.add(b.window.head, bucket{timed: 1}, -1)
+			w := b.evidence()
+			w.roll(now)
+			w.add(w.head, bucket{timed: 1}, -1)
 		}
 		b.mu.Unlock()
 	}
 	return true
+}
+
+// countHeaders counts them where the tally has just been taken over: in that again, so
+// that a host that always answers needs no window. b.mu is held.
+func (b *breaker) countHeaders(a *attempt, now time.Duration) {
+	e := &a.ticket.entry
+	if e.bucket.Load() == 0 && b.note(tallyTimed, a.ticket.generation, now, false) {
+		e.bucket.Store(int64(now/b.width) + 1)
+		return
+	}
+	b.evidence().answered(now, e)
 }
 
 // noteVerdict notes the verdict on an attempt that has ended, if it is a good one.
@@ -77,11 +90,15 @@ func (b *breaker) noteVerdict(a *attempt, resp *http.Response, now time.Duration
 // takeOver brings the window up to date: what was noted counts when it was. b.mu is
 // held.
 func (b *breaker) takeOver(now time.Duration) {
-	t, w := &b.tally, b.window
-	w.roll(now)
+	t := &b.tally
 	n := t.bucket.Load()
-	t.bucket.Store(w.head)
+	t.bucket.Store(int64(now / b.width))
 	was := t.word.Swap(t.next())
+	if was&(tallyMark-1) == 0 {
+		return
+	}
+	w := b.evidence()
+	w.roll(now)
 	ended, timed := int(was&tallyMask), int(was>>tallyBits&tallyMask)
 	if ended > 0 {
 		b.consecutive = 0
@@ -94,13 +111,45 @@ func (b *breaker) takeOver(now time.Duration) {
 // next is a tally of nothing, with the next mark, which only changes under b.mu.
 func (t *tally) next() uint64 { return t.word.Load()&^(tallyMark-1) + tallyMark }
 
+// evidence is the window, to be added to. b.mu is held.
+func (b *breaker) evidence() *window {
+	if b.window == nil {
+		b.window = newWindow(b.policy.Window, b.policy.Buckets, b.policy.WindowCalls, b.policy.SlowCall)
+	}
+	return b.window
+}
+
+// whole looks at all the evidence. b.mu is held.
+func (b *breaker) whole(now time.Duration) look {
+	switch {
+	case b.window != nil:
+		return b.window.whole(now)
+	case b.policy.WindowCalls > 0:
+		return look{}
+	}
+	return look{span: b.width * time.Duration(b.policy.Buckets)}
+}
+
+// giveBackWindow drops a window that holds nothing any more.
+func (b *breaker) giveBackWindow(now time.Duration) {
+	if !b.on || !b.mu.TryLock() {
+		return
+	}
+	defer b.mu.Unlock()
+	b.takeOver(now)
+	if w := b.window; w != nil && w.outcomes == nil {
+		if w.roll(now); w.sum == (bucket{}) {
+			b.window = nil
+		}
+	}
+}
+
 // outdate drops what was noted in the state before. b.mu is held.
 func (t *tally) outdate() { t.word.Store(t.next()) }
 
 // settled says how the next calls are counted. b.mu is held.
 func (b *breaker) settled() {
-	w := b.window
-	if uneasy := b.consecutive > 0 || !w.clean() || w.outcomes != nil; uneasy != b.tally.uneasy.Load() {
+	if uneasy := b.consecutive > 0 || b.window != nil && !b.window.clean() || b.policy.WindowCalls > 0; uneasy != b.tally.uneasy.Load() {
 		b.tally.uneasy.Store(uneasy)
 	}
 }

@@ -32,7 +32,7 @@ func (b *breaker) counted(now time.Duration) look {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.takeOver(now)
-	return b.window.whole(now)
+	return b.whole(now)
 }
 
 func TestTallyLosesNothing(t *testing.T) {

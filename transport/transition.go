@@ -54,24 +54,27 @@ func (b *breaker) serve(l *line, do func(context.Context, *Transition)) bool {
 // a handler may take its time, and the span of a call be over by then.
 func (b *breaker) deliver() {
 	b.mu.Lock()
-	retiring := b.retiring
+	retiring, r := b.retiring, b.record
 	b.retiring = false
 	b.mu.Unlock()
+	if r == nil { // there never was anything to tell of
+		return
+	}
 	if retiring {
 		b.h.pools.retire(b.h.pools.current.Load())
 	}
 	defer func() { // also when a listener ends its goroutine
-		for b.serve(&b.toLog, b.log) {
+		for b.serve(&r.toLog, b.log) {
 		}
 	}()
-	for b.serve(&b.toTell, b.tell) {
+	for b.serve(&r.toTell, b.tell) {
 	}
 }
 
 // tell reports a transition to all but the log, in whose line it stands from now on.
 func (b *breaker) tell(ctx context.Context, t *Transition) {
 	b.mu.Lock()
-	b.toLog.waiting = append(b.toLog.waiting, told{ctx, t})
+	b.record.toLog.waiting = append(b.record.toLog.waiting, told{ctx, t})
 	b.mu.Unlock()
 	b.h.t.history.add(HostTransition{Scheme: b.h.key.scheme, Host: b.h.name, Shadow: b.policy.Shadow, Transition: *t})
 	b.h.t.observe(ctx, Event{Kind: EventTransition, Scheme: b.h.key.scheme, Host: b.h.name, Layer: LayerBreaker,

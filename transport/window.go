@@ -44,8 +44,13 @@ type entry struct {
 	slow   bool
 }
 
+// bucketWidth is the width of one of some buckets.
+func bucketWidth(span time.Duration, buckets int) time.Duration {
+	return max(span/time.Duration(buckets), 1)
+}
+
 func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *window {
-	w := &window{width: max(span/time.Duration(buckets), 1), buckets: make([]bucket, buckets)}
+	w := &window{width: bucketWidth(span, buckets), buckets: make([]bucket, buckets)}
 	w.short = int(min(max(slowCall/w.width, 1), time.Duration(buckets)))
 	if calls > 0 {
 		w.outcomes, w.timings = newRing(calls), newRing(calls)
@@ -200,16 +205,6 @@ func (w *window) looks(now time.Duration) [3]look {
 	return [...]look{l, longer, w.whole(now)}
 }
 
-// reset forgets everything.
-func (w *window) reset() {
-	clear(w.buckets)
-	w.sum = bucket{}
-	if w.outcomes != nil {
-		w.outcomes.reset()
-		w.timings.reset()
-	}
-}
-
 // ring remembers one bit of each of the last len(bits) calls.
 type ring struct {
 	bits  []bool
@@ -245,9 +240,4 @@ func (r *ring) set(seq int64) bool {
 		r.count++
 	}
 	return true
-}
-
-func (r *ring) reset() {
-	clear(r.bits)
-	r.total, r.count = 0, 0
 }
