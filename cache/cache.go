@@ -17,7 +17,7 @@ import (
 // starts no goroutine.
 type Cache struct {
 	*core
-	rules Rules
+	rules *Rules
 	asked atomic.Pointer[origin] // the first one, and most often the only one
 }
 
@@ -40,7 +40,7 @@ type core struct {
 // New returns a Cache over store. Partitions are keyed with a random key that is never told, so what one Cache
 // stored no other can find.
 func New(store Store) *Cache {
-	c := &Cache{core: &core{store: store, start: time.Now(), seed: maphash.MakeSeed()}}
+	c := &Cache{rules: &Rules{}, core: &core{store: store, start: time.Now(), seed: maphash.MakeSeed()}}
 	rand.Read(c.secret[:]) // never fails
 	return c
 }

@@ -38,6 +38,9 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 	if !overridden && asked == nil {
 		first := *room
 		first.host, first.authority = strings.Clone(room.host), strings.Clone(room.authority)
+		if first.host == first.authority {
+			first.authority = first.host
+		}
 		c.asked.CompareAndSwap(nil, &first)
 	}
 	return room

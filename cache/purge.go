@@ -62,7 +62,7 @@ func (c *Cache) PurgeCaller(req *http.Request) int {
 		r.URL = &url.URL{}
 		req = &r
 	}
-	_, whose := (&Cache{core: c.core}).partition(req, "", true)
+	_, whose := (&Cache{core: c.core, rules: &Rules{}}).partition(req, "", true)
 	return c.purge(func(e *Entry) bool { return e.whose == whose && e.owner.rules.Partition == nil })
 }
 

@@ -44,8 +44,11 @@ func (c *Cache) For(r Rules) *Cache {
 		headers = append(headers, http.CanonicalHeaderKey(name))
 	}
 	r.KeyHeaders = headers
-	return &Cache{core: c.core, rules: r}
+	return &Cache{core: c.core, rules: &r}
 }
+
+// ForHost returns a Cache like c, to be used for one host: it keeps how the first host is written that it is asked about.
+func (c *Cache) ForHost() *Cache { return &Cache{core: c.core, rules: c.rules} }
 
 // MaxEntryBytes is the largest body that the store keeps.
 func (c *Cache) MaxEntryBytes() int64 { return c.store.MaxEntryBytes() }

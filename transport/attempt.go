@@ -160,7 +160,7 @@ func (a *attempt) start() {
 		a.call.h.bulkhead.held.Add(1)
 	}
 	if a.number > 1 {
-		a.call.h.counts.retries.Add(1)
+		a.call.h.counts.seldom().retries.Add(1)
 	}
 	now := a.call.start
 	if a.number > 1 || a.waited > 0 || a.ticket.done != nil || !a.call.h.prompt {

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -69,8 +68,8 @@ func (s State) String() string {
 type breaker struct {
 	next   http.RoundTripper
 	h      *host
-	policy policy.Breaker
-	on     bool // some trigger is set
+	policy *policy.Breaker // with its defaults
+	on     bool            // some trigger is set
 
 	word  atomic.Uint64        // generation << 3 | state
 	until atomic.Int64         // when an open breaker lets probes through, on the clock
@@ -135,7 +134,7 @@ var (
 const keepTransitions = 16
 
 func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
-	b := &breaker{next: next, h: h, policy: h.policy.Breaker.WithDefaults(cmp.Or(h.policy.Bulkhead.MaxConcurrent, int(h.t.limit)))}
+	b := &breaker{next: next, h: h, policy: h.t.breakerPolicy(h.policy)}
 	b.on = b.policy.Enabled()
 	if b.on {
 		b.width = bucketWidth(b.policy.Window, b.policy.Buckets)

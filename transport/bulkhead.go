@@ -17,7 +17,7 @@ import (
 type bulkhead struct {
 	next    http.RoundTripper
 	h       *host
-	policy  policy.Bulkhead
+	policy  *policy.Bulkhead
 	permits *semaphore.Weighted // nil: no bound of its own, or most
 	most    int64               // of held, where nobody waits and no permit is only counted; 0: permits say
 	held    atomic.Int64        // attempts under way
@@ -25,7 +25,7 @@ type bulkhead struct {
 }
 
 func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
-	b := &bulkhead{next: next, h: h, policy: h.policy.Bulkhead}
+	b := &bulkhead{next: next, h: h, policy: &h.policy.Bulkhead}
 	switch n := int64(b.policy.MaxConcurrent); {
 	case n <= 0:
 	case b.policy.MaxWait <= 0 && !b.policy.Shadow:
@@ -162,7 +162,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 
 // tell counts a refusal, and logs it.
 func (b *bulkhead) tell(ctx context.Context, reason string, shadow bool, now time.Duration) {
-	b.h.counts.rejected.Add(1)
+	b.h.counts.seldom().rejected.Add(1)
 	if t := b.h.t; t.debugging(ctx, now) {
 		t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))

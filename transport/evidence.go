@@ -328,7 +328,7 @@ func (b *breaker) evaluate(ctx context.Context, now, retryAfter time.Duration) {
 
 // met compares the evidence with the triggers.
 func (b *breaker) met(now time.Duration) (Evidence, bool) {
-	p := &b.policy
+	p := b.policy
 	looks := b.evidence().looks(now)
 	for i := range looks {
 		l := &looks[i]

@@ -20,7 +20,7 @@ import (
 type fallback struct {
 	next   http.RoundTripper
 	h      *host
-	policy policy.Fallback
+	policy *policy.Fallback
 	stores bool
 	fresh  bool
 	cache  *cache.Cache
@@ -32,23 +32,34 @@ type fallback struct {
 }
 
 func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
-	p := h.policy.Fallback
-	of := h.policy.Cache
-	rules := cache.Rules{Fresh: of.Fresh, Shared: of.Shared, KeyHeaders: of.KeyHeaders, LabelAll: of.LabelAll, RefreshInterval: of.RefreshInterval}
-	if of.Partition != nil {
-		rules.Partition = h.t.partition(of.Partition)
-	}
-	if !p.Enabled() && !rules.Fresh {
+	p := &h.policy.Fallback
+	fresh := h.policy.Cache.Fresh
+	if !p.Enabled() && !fresh {
 		return next
 	}
 	h.fallback = &fallback{
 		next: next, h: h, policy: p,
-		stores: (p.Stores() || rules.Fresh) && !h.policy.Cache.Off,
-		fresh:  rules.Fresh,
-		cache:  h.t.cache.For(rules),
+		stores: (p.Stores() || fresh) && !h.policy.Cache.Off,
+		fresh:  fresh,
+		cache:  h.t.cacheOf(h.policy).ForHost(),
 		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
 	}
 	return h.fallback
+}
+
+// cacheOf is the cache with the rules of a policy, one for all hosts of that.
+func (t *Transport) cacheOf(p *policy.Policy) *cache.Cache {
+	if c, ok := t.caches.Load(p); ok {
+		return c.(*cache.Cache)
+	}
+	of := &p.Cache
+	rules := cache.Rules{Fresh: of.Fresh, Shared: of.Shared, KeyHeaders: of.KeyHeaders, LabelAll: of.LabelAll, RefreshInterval: of.RefreshInterval}
+	if of.Partition != nil {
+		rules.Partition = t.partition(of.Partition)
+	}
+	c := t.cache.For(rules)
+	t.caches.Store(p, c)
+	return c
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -90,7 +101,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		if validated, ok := f.cache.Validated(&c.reuse.exchange, f.h.named(c.req), resp, f.window); ok {
 			dismiss(resp)
 			validated.Request = c.req
-			f.h.counts.validated.Add(1)
+			f.h.counts.seldom().validated.Add(1)
 			c.reused("validated")
 			how := cache.Useless
 			if c.reuse.exchange.Stored() {

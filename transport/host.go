@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -54,6 +55,16 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 	next = newFallback(next, h)
 	h.chain = newTotal(next)
 	return h
+}
+
+// breakerPolicy is a policy's breaker with its defaults, one for all hosts of that policy.
+func (t *Transport) breakerPolicy(p *policy.Policy) *policy.Breaker {
+	if b, ok := t.breakers.Load(p); ok {
+		return b.(*policy.Breaker)
+	}
+	b := p.Breaker.WithDefaults(cmp.Or(p.Bulkhead.MaxConcurrent, int(t.limit)))
+	t.breakers.Store(p, &b)
+	return &b
 }
 
 // acquire keeps the host from being dropped; false if it was already.

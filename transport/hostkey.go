@@ -19,6 +19,16 @@ func (k hostKey) String() string {
 	return k.name + ":" + k.port
 }
 
+// clone is k in memory of its own.
+func (k hostKey) clone() hostKey {
+	scheme := "http"
+	if k.scheme == "https" {
+		scheme = "https"
+	}
+	text := k.name + k.port
+	return hostKey{scheme, text[:len(k.name)], text[len(k.name):]}
+}
+
 // keyOf normalises a URL's scheme and authority; it does not allocate for names
 // that are in their normal form.
 func keyOf(u *url.URL) (hostKey, error) {

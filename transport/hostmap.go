@@ -145,9 +145,15 @@ func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host
 		}
 		return h
 	}
-	k = hostKey{strings.Clone(k.scheme), strings.Clone(k.name), strings.Clone(k.port)}
-	h := t.newHost(k, t.policies.of(k), false)
-	h.spelling, h.ascii = strings.Clone(spelling), isASCII(spelling)
+	h := t.newHost(k.clone(), t.policies.of(k), false)
+	h.spelling, h.ascii = h.key.name, isASCII(spelling)
+	switch spelling {
+	case h.key.name:
+	case h.name:
+		h.spelling = h.name
+	default:
+		h.spelling = strings.Clone(spelling)
+	}
 	if to != Closed {
 		h.breaker.force(to, "forced")
 	}

@@ -82,7 +82,7 @@ func (a *attempt) leak(why string) {
 	a.idled, a.mishaps().leaked = true, why
 	if shadow {
 		a.mu.Unlock()
-		h.counts.leaked.Add(1)
+		h.counts.seldom().leaked.Add(1)
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: int(a.number), Shadow: true})
 		return
 	}
@@ -101,7 +101,7 @@ func (a *attempt) leak(why string) {
 		defer close(dropped)
 	}
 	a.mu.Unlock()
-	h.counts.leaked.Add(1)
+	h.counts.seldom().leaked.Add(1)
 	a.stop()
 	defer a.end(endLeaked, err) // also when the base's Close ends the goroutine
 	a.closeBase()

@@ -14,7 +14,7 @@ import (
 type retry struct {
 	next   http.RoundTripper
 	h      *host
-	policy policy.Retry
+	policy *policy.Retry
 	budget *budget
 }
 
@@ -22,7 +22,7 @@ func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
 	if !h.policy.Retry.Enabled() {
 		return next
 	}
-	r := &retry{next: next, h: h, policy: h.policy.Retry}
+	r := &retry{next: next, h: h, policy: &h.policy.Retry}
 	if r.policy.Budget.Enabled() {
 		h.budget = newBudget(r.policy.Budget, h.t.now())
 	}
@@ -43,7 +43,7 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 
 	resp, err := r.next.RoundTrip(req)
 	for n := 0; ; n++ {
-		reason := a.retryReason(resp, err, &r.policy)
+		reason := a.retryReason(resp, err, r.policy)
 		if reason == "" {
 			if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
 				r.budget.deposit(r.h.t)
@@ -145,7 +145,7 @@ func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duratio
 		a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: int(a.number), Delay: delay, Reason: reason, Shadow: true})
 		return
 	}
-	r.h.counts.suppressed.Add(1)
+	r.h.counts.seldom().suppressed.Add(1)
 	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
 		t.log(a.call.ctx, slog.LevelDebug, "retry suppressed", slog.String("host", r.h.name), slog.Int("attempt", int(a.number)),
 			slog.String("reason", obstacle), slog.Bool("shadow", r.policy.Shadow))

@@ -90,10 +90,10 @@ func (f *fallback) reused(u *reuse) string {
 	case !ok:
 		return ""
 	case u.waited:
-		f.h.counts.collapsed.Add(1)
+		f.h.counts.seldom().collapsed.Add(1)
 		return "collapsed"
 	}
-	f.h.counts.hits.Add(1)
+	f.h.counts.seldom().hits.Add(1)
 	return "hit"
 }
 

@@ -11,8 +11,14 @@ import (
 
 // counts are the totals of a host since its state was created.
 type counts struct {
-	calls, attempts, retries, suppressed                             atomic.Int64
-	success, failure, neutral                                        atomic.Int64
+	calls, attempts, success atomic.Int64
+	few                      atomic.Pointer[fewCounts] // nil: all of them are zero
+}
+
+// fewCounts are the totals that stay zero at a host that always answers.
+type fewCounts struct {
+	retries, suppressed                                              atomic.Int64
+	failure, neutral                                                 atomic.Int64
 	refusedOpen, refusedHalfOpen, rejected                           atomic.Int64
 	stale, degraded, failFast                                        atomic.Int64
 	hits, collapsed, validated, refreshes                            atomic.Int64
@@ -20,50 +26,61 @@ type counts struct {
 	leaked                                                           atomic.Int64
 }
 
+// seldom are the few, to be added to.
+func (c *counts) seldom() *fewCounts {
+	if few := c.few.Load(); few != nil {
+		return few
+	}
+	c.few.CompareAndSwap(nil, &fewCounts{})
+	return c.few.Load()
+}
+
 func (c *counts) verdict(v policy.Verdict) {
 	switch v {
 	case policy.Success:
 		c.success.Add(1)
 	case policy.Failure:
-		c.failure.Add(1)
+		c.seldom().failure.Add(1)
 	default:
-		c.neutral.Add(1)
+		c.seldom().neutral.Add(1)
 	}
 }
 
 func (c *counts) refused(s State) {
+	few := c.seldom()
 	if s == HalfOpen {
-		c.refusedHalfOpen.Add(1)
+		few.refusedHalfOpen.Add(1)
 		return
 	}
-	c.refusedOpen.Add(1)
+	few.refusedOpen.Add(1)
 }
 
 func (c *counts) timeout(e *Error) {
+	few := c.seldom()
 	switch e.Kind {
 	case ErrConnectTimeout:
-		c.connect.Add(1)
+		few.connect.Add(1)
 	case ErrTLSTimeout:
-		c.tls.Add(1)
+		few.tls.Add(1)
 	case ErrReadTimeout:
 		switch e.Phase {
 		case phaseBody.String():
-			c.body.Add(1)
+			few.body.Add(1)
 		case phaseWrite.String():
-			c.write.Add(1)
+			few.write.Add(1)
 		default:
-			c.header.Add(1)
+			few.header.Add(1)
 		}
 	case ErrAttemptTimeout:
-		c.attempt.Add(1)
+		few.attempt.Add(1)
 	case ErrTotalTimeout:
 		if e.Phase == "queue" {
-			c.queue.Add(1)
+			few.queue.Add(1)
 		} else {
-			c.total.Add(1)
+			few.total.Add(1)
 		}
 	case ErrStreamIdle:
-		c.stream.Add(1)
+		few.stream.Add(1)
 	}
 }
 
@@ -71,13 +88,14 @@ func (c *counts) fallback(kind string, shadow bool) {
 	if shadow {
 		return
 	}
+	few := c.seldom()
 	switch kind {
 	case "stale":
-		c.stale.Add(1)
+		few.stale.Add(1)
 	case "degraded":
-		c.degraded.Add(1)
+		few.degraded.Add(1)
 	case "fail_fast":
-		c.failFast.Add(1)
+		few.failFast.Add(1)
 	}
 }
 
@@ -199,17 +217,21 @@ func (h *host) snapshot() HostSnapshot {
 }
 
 func (c *counts) snapshot() Counts {
+	few := c.few.Load()
+	if few == nil {
+		few = &fewCounts{}
+	}
 	return Counts{
-		Calls: c.calls.Load(), Attempts: c.attempts.Load(), Retries: c.retries.Load(),
-		RetriesSuppressed: c.suppressed.Load(),
-		Success:           c.success.Load(), Failure: c.failure.Load(), Neutral: c.neutral.Load(),
-		RefusedOpen: c.refusedOpen.Load(), RefusedHalfOpen: c.refusedHalfOpen.Load(), Rejected: c.rejected.Load(),
-		Stale: c.stale.Load(), Degraded: c.degraded.Load(), FailFast: c.failFast.Load(), Leaked: c.leaked.Load(),
-		Hits: c.hits.Load(), Collapsed: c.collapsed.Load(), Validated: c.validated.Load(), Refreshes: c.refreshes.Load(),
+		Calls: c.calls.Load(), Attempts: c.attempts.Load(), Retries: few.retries.Load(),
+		RetriesSuppressed: few.suppressed.Load(),
+		Success:           c.success.Load(), Failure: few.failure.Load(), Neutral: few.neutral.Load(),
+		RefusedOpen: few.refusedOpen.Load(), RefusedHalfOpen: few.refusedHalfOpen.Load(), Rejected: few.rejected.Load(),
+		Stale: few.stale.Load(), Degraded: few.degraded.Load(), FailFast: few.failFast.Load(), Leaked: few.leaked.Load(),
+		Hits: few.hits.Load(), Collapsed: few.collapsed.Load(), Validated: few.validated.Load(), Refreshes: few.refreshes.Load(),
 		Timeouts: map[string]int64{
-			"queue": c.queue.Load(), "connect": c.connect.Load(), "tls": c.tls.Load(), "write": c.write.Load(),
-			"response_header": c.header.Load(), "body": c.body.Load(), "attempt": c.attempt.Load(), "total": c.total.Load(),
-			"stream": c.stream.Load(),
+			"queue": few.queue.Load(), "connect": few.connect.Load(), "tls": few.tls.Load(), "write": few.write.Load(),
+			"response_header": few.header.Load(), "body": few.body.Load(), "attempt": few.attempt.Load(), "total": few.total.Load(),
+			"stream": few.stream.Load(),
 		},
 	}
 }

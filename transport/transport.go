@@ -36,6 +36,8 @@ type Transport struct {
 	policies policies
 	epoch    time.Time // of the clock
 	closed   atomic.Bool
+	breakers sync.Map // breakerPolicy, by policy
+	caches   sync.Map // cacheOf, by policy
 	panics   sync.Map // of functions that were configured: those that were logged
 	idle     idleConns
 	history  history
