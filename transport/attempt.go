@@ -37,14 +37,13 @@ type attempt struct {
 	pool    *pool
 	settled atomic.Uint32 // the policy.Verdict that was counted; 0 while none was
 
-	mu     sync.Mutex              // guards what follows
-	std    context.Context         // of the standard library; nil until somebody waits for it
-	cancel context.CancelCauseFunc // of std
-	done   chan struct{}           // where the caller's context never ends, in place of std
-	after  *afterwards             // likewise
-	clock  clock
-	alarm  *alarm
-	dials  int32 // those that gave a connection, or found one waiting
+	mu    sync.Mutex    // guards what follows
+	std   *standard     // context, nil until somebody waits for it
+	done  chan struct{} // where the caller's context never ends, in place of std
+	after *afterwards   // likewise
+	clock clock
+	alarm *alarm
+	dials int32 // those that gave a connection, or found one waiting
 
 	stopped bool // the context has ended, though std may not be made yet
 	started bool // the layers above the base have let it out
@@ -68,10 +67,9 @@ type attempt struct {
 	idled     bool    // the body was found to be forgotten, be it in shadow mode
 	discarded bool    // the response is not wanted any more
 
-	mishap     *mishap        // what has gone wrong in a way that is rare
+	rare       *rare
 	upload     *upload        // the request body, or the one that took its place
 	expired    *Error         // the limit that fired
-	lease      time.Duration  // when a probe is judged at the latest
 	resp       *http.Response // the base's
 	retryAfter time.Duration  // the peer asked for it; the header itself is the caller's
 	readErr    error          // what reads of the body give from now on
@@ -80,28 +78,29 @@ type attempt struct {
 	handed     *call // the call that ends with the body
 }
 
-// mishap is what has befallen few attempts.
-type mishap struct {
+// rare is what few attempts have.
+type rare struct {
+	lease   time.Duration // when a probe is judged at the latest
 	unsaid  error         // why net/http has not written the header
 	fault   error         // the caller's own, if the request is at fault by that
 	leaked  string        // how the body was found to be forgotten
 	dropped chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
 }
 
-// mishaps is what has befallen the attempt, to be added to. mu must be held.
-func (a *attempt) mishaps() *mishap {
-	if a.mishap == nil {
-		a.mishap = &mishap{}
+// seldom is what is rare of the attempt, to be added to. mu must be held.
+func (a *attempt) seldom() *rare {
+	if a.rare == nil {
+		a.rare = &rare{}
 	}
-	return a.mishap
+	return a.rare
 }
 
-// mishapped is what has befallen the attempt. mu must be held.
-func (a *attempt) mishapped() mishap {
-	if a.mishap == nil {
-		return mishap{}
+// rarely is what is rare of the attempt. mu must be held.
+func (a *attempt) rarely() rare {
+	if a.rare == nil {
+		return rare{}
 	}
-	return *a.mishap
+	return *a.rare
 }
 
 type attemptKey struct{}
@@ -211,7 +210,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	a.call.faulty = a.faulty
 	a.slow = a.slow || a.late(now)
 	unhook := a.unhook
-	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.mishapped().leaked
+	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.rarely().leaked
 	was := final{a.slow, a.faulty, a.discarded}
 	pool, doubtful := a.pool, expired != nil && a.reused // the connection that it used
 	sendsOn := a.sending != uploadOver                   // the rest of the request may be read; its end stops the attempt

@@ -108,8 +108,8 @@ func (a *attempt) getConn(string) {
 		a.watch(a.call.h.t.now())
 	}
 	a.asked, a.conn, a.headed = true, false, false
-	if a.mishap != nil {
-		a.mishap.unsaid = nil
+	if a.rare != nil {
+		a.rare.unsaid = nil
 	}
 }
 
@@ -159,7 +159,7 @@ func (a *attempt) wroteRequest(info httptrace.WroteRequestInfo) {
 	case info.Err == nil:
 		a.headed = true
 	case !a.headed:
-		a.mishaps().unsaid = info.Err
+		a.seldom().unsaid = info.Err
 	}
 	a.move(phaseHeader, phaseWrite)
 }

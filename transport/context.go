@@ -15,7 +15,7 @@ func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
 // Done is closed when the caller leaves, a limit fires, or the attempt ends.
 func (a *attempt) Done() <-chan struct{} {
 	if a.parent.Done() != nil {
-		return a.standard().Done()
+		return a.standard().ctx.Done()
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -32,7 +32,7 @@ func (a *attempt) Done() <-chan struct{} {
 // it would otherwise start a goroutine.
 func (a *attempt) AfterFunc(f func()) (stop func() bool) {
 	if a.parent.Done() != nil {
-		return context.AfterFunc(a.standard(), f)
+		return context.AfterFunc(a.standard().ctx, f)
 	}
 	e := &afterwards{a: a, f: f}
 	a.mu.Lock()
@@ -74,7 +74,7 @@ func (a *attempt) Err() error {
 	a.mu.Unlock()
 	switch {
 	case std != nil:
-		return std.Err()
+		return std.ctx.Err()
 	case stopped:
 		return context.Canceled
 	}
@@ -100,33 +100,40 @@ func (a *attempt) Value(key any) any {
 	std := a.std
 	a.mu.Unlock()
 	if std != nil {
-		return std.Value(key)
+		return std.ctx.Value(key)
 	}
 	return a.parent.Value(key)
 }
 
+// standard is a context of the standard library that can be cancelled.
+type standard struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
 // standard makes the context of the standard library, if there is none yet: without
 // a lock, since it asks the caller's.
-func (a *attempt) standard() context.Context {
+func (a *attempt) standard() *standard {
 	a.mu.Lock()
 	std := a.std
 	a.mu.Unlock()
 	if std != nil {
 		return std
 	}
-	made, cancel := context.WithCancelCause(a.parent)
+	made := &standard{}
+	made.ctx, made.cancel = context.WithCancelCause(a.parent)
 	a.mu.Lock()
 	if a.std != nil { // by another, meanwhile
 		std = a.std
 		a.mu.Unlock()
-		cancel(nil)
+		made.cancel(nil)
 		return std
 	}
-	a.std, a.cancel = made, cancel
+	a.std = made
 	stopped := a.stopped
 	a.mu.Unlock()
 	if stopped {
-		cancel(context.Canceled)
+		made.cancel(context.Canceled)
 	}
 	return made
 }
@@ -134,14 +141,14 @@ func (a *attempt) standard() context.Context {
 // stop cancels the attempt's context.
 func (a *attempt) stop() {
 	a.mu.Lock()
-	cancel, after := a.cancel, a.after
+	std, after := a.std, a.after
 	if a.done != nil && !a.stopped {
 		close(a.done)
 	}
 	a.stopped, a.after = true, nil
 	a.mu.Unlock()
-	if cancel != nil {
-		cancel(context.Canceled)
+	if std != nil {
+		std.cancel(context.Canceled)
 	}
 	for ; after != nil; after = after.next {
 		after.f()

@@ -79,7 +79,7 @@ func (a *attempt) leak(why string) {
 		a.mu.Unlock()
 		return
 	}
-	a.idled, a.mishaps().leaked = true, why
+	a.idled, a.seldom().leaked = true, why
 	if shadow {
 		a.mu.Unlock()
 		h.counts.seldom().leaked.Add(1)
@@ -97,7 +97,7 @@ func (a *attempt) leak(why string) {
 	if a.resp == nil { // nobody has heard of it, and its base may not return before the caller's Read does
 		a.faulty, err = true, e
 		dropped := make(chan struct{})
-		a.mishaps().dropped = dropped
+		a.seldom().dropped = dropped
 		defer close(dropped)
 	}
 	a.mu.Unlock()
@@ -112,7 +112,7 @@ func (a *attempt) leak(why string) {
 // error for that.
 func (a *attempt) back(now time.Duration) error {
 	a.mu.Lock()
-	dropped, err := a.mishapped().dropped, a.readErr
+	dropped, err := a.rarely().dropped, a.readErr
 	if dropped == nil {
 		a.clock.shift(now, a.clock.phase, a.clock.uploading)
 	}

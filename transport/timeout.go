@@ -124,7 +124,7 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 		next = min(next, d) // also for a pause that is yet to begin
 		due.leak = a.idles() && left(d, now-c.mark)
 	}
-	if a.lease > 0 && left(a.lease, now) {
+	if a.rare != nil && a.rare.lease > 0 && left(a.rare.lease, now) {
 		due.lease = true
 	}
 	return due, next
@@ -148,7 +148,7 @@ func (a *attempt) tick() {
 	due, next := a.look(now)
 	a.slow = a.slow || due.slow
 	if due.lease {
-		a.lease = 0
+		a.rare.lease = 0
 	}
 	if a.expired != nil || a.shadowed { // told once
 		due.expired = nil
