@@ -119,7 +119,10 @@ func (a *attempt) next(timedOut bool) *attempt {
 	return n
 }
 
-// request is req as this attempt sends it: a copy that carries the attempt.
+// request is req as this attempt sends it: a copy that carries the attempt. It is not
+// inlined, for the copies on the stack.
+//
+//go:noinline
 func (a *attempt) request(req *http.Request) *http.Request {
 	a.req = *req.WithContext(a)
 	if asks := a.call.reuse.header; asks != nil {
@@ -131,12 +134,12 @@ func (a *attempt) request(req *http.Request) *http.Request {
 	return &a.req
 }
 
-// announce tells the observer that the attempt begins, which one that was refused
-// never did; what the observer sets in the header is sent.
+// announce tells the observer that the attempt begins, and of its wait for a permit,
+// which one that was refused never did; what the observer sets in the header is sent.
 func (a *attempt) announce(req *http.Request) {
 	h := a.call.h
-	if h.t.observer == nil {
-		return
+	if a.waited > 0 {
+		a.call.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: int(a.number), Duration: a.waited})
 	}
 	req.Header = req.Header.Clone()
 	a.parent = h.t.started(a.call.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(),
@@ -210,7 +213,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	a.call.faulty = a.faulty
 	a.slow = a.slow || a.late(now)
 	unhook := a.unhook
-	resp, handed, expired, leaked := a.resp, a.handed, a.expired, a.rarely().leaked
+	resp, handed, expired := a.resp, a.handed, a.expired
 	was := final{a.slow, a.faulty, a.discarded}
 	pool, doubtful := a.pool, expired != nil && a.reused // the connection that it used
 	sendsOn := a.sending != uploadOver                   // the rest of the request may be read; its end stops the attempt
@@ -245,14 +248,24 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	if expired != nil {
 		a.call.tellTimeout(expired, int(a.number), false)
 	}
-	if how == endLeaked {
-		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: int(a.number)})
-	}
-	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: int(a.number), Verdict: verdict, Slow: was.slow,
-		Outcome: a.outcome(how, resp, err), Duration: duration, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
+	a.tellEnd(how, Event{Kind: EventAttemptEnd, Verdict: verdict, Slow: was.slow, Duration: duration, Err: err}, resp)
 	if handed != nil {
 		handed.end(statusOf(resp), err, now)
 	}
+}
+
+// tellEnd tells the observer of the end of the attempt.
+func (a *attempt) tellEnd(how ending, e Event, resp *http.Response) {
+	h := a.call.h
+	if how == endLeaked {
+		a.mu.Lock()
+		leaked := a.rarely().leaked
+		a.mu.Unlock()
+		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: int(a.number)})
+	}
+	e.Scheme, e.Host, e.Attempt = h.key.scheme, h.name, int(a.number)
+	e.Outcome, e.Status, e.Proto = a.outcome(how, resp, e.Err), statusOf(resp), protoOf(resp)
+	h.t.observe(a.parent, e)
 }
 
 // outcome names how an attempt ended, for the observer.
@@ -319,10 +332,9 @@ func newAttempt(next http.RoundTripper) http.RoundTripper {
 func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.start()
-	if a.waited > 0 {
-		a.call.observe(Event{Kind: EventPermit, Layer: LayerBulkhead, Attempt: int(a.number), Duration: a.waited})
+	if a.call.h.t.observer != nil {
+		a.announce(req)
 	}
-	a.announce(req)
 	a.watchUpload(req)
 	return a.answered(l.next.RoundTrip(req))
 }

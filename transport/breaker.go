@@ -199,15 +199,20 @@ func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
 		b.deliver()
 	}
 	if refusal != nil {
-		b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow, b.h.t.now())
-		a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
-			Attempt: int(a.number), Err: refusal, Shadow: b.policy.Shadow})
+		b.tellRefusal(a, refusal)
 		if !b.policy.Shadow {
 			closeBody(req)
 			return nil, refusal
 		}
 	}
 	return b.next.RoundTrip(req)
+}
+
+// tellRefusal tells of an attempt that is refused.
+func (b *breaker) tellRefusal(a *attempt, refusal *Error) {
+	b.h.tellRefusal(a.call.ctx, refusal, b.policy.Shadow, b.h.t.now())
+	a.call.observe(Event{Kind: EventRefusal, Layer: LayerBreaker, Reason: refusal.State.String(),
+		Attempt: int(a.number), Err: refusal, Shadow: b.policy.Shadow})
 }
 
 // tellRefusal counts a call that the breaker refuses, or the bulkhead where nobody waits, and logs it.

@@ -61,6 +61,10 @@ func callOf(ctx context.Context) *Call {
 	return &noCall
 }
 
+// What lies on the stack of a call that waits for its peer is kept small, and what few
+// calls need is done in functions of their own: do and the layers' RoundTrip below it
+// stay on the stacks of all that hang.
+
 // do starts a call and runs it through the layers. One that is sure to be refused
 // needs none of them but the fallback, and gets there at once; an observer and a
 // redirect chain want the whole way.
@@ -72,32 +76,24 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 			return h.refused(req, refusal, now)
 		}
 	}
-	var early reuse
+	var c *call
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && !behind {
-		if f.begin(&early, req, nil, now); early.stored != nil {
-			h.counts.calls.Add(1)
-			f.reused(&early)
-			closeBody(req)
-			return early.stored, nil
+		var stored *http.Response
+		if c, stored = f.early(req, now); stored != nil {
+			return stored, nil
 		}
-	}
-	c := &call{h: h, req: req, ctx: req.Context(), start: now, race: r, ended: behind}
-	if early.begun {
-		c.reuse = early
+	} else {
+		c = &call{h: h, req: req, ctx: req.Context(), start: now, race: r, ended: behind}
 	}
 	c.opts, c.timeout, c.slowCall = callOf(c.ctx), &h.policy.Timeout, h.policy.Breaker.SlowCall
 	if c.opts != &noCall {
-		own := bounded(c.opts.Timeout.Or(*c.timeout))
-		c.timeout = &own
-		if c.opts.SlowCall > 0 {
-			c.slowCall = min(c.opts.SlowCall, forever)
-		}
+		c.apply()
 	}
 	if !behind {
 		h.counts.calls.Add(1)
-	}
-	if h.t.observer != nil && !behind {
-		c.ctx = h.t.started(c.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(), Request: req}, req)
+		if h.t.observer != nil {
+			c.announce()
+		}
 	}
 	defer c.abandoned()
 	a := &c.first
@@ -109,6 +105,34 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 	}
 	c.answered(resp, err)
 	return resp, err
+}
+
+// early is the answer to a call that needs no contact, without what a call has that goes
+// out; or else that call.
+func (f *fallback) early(req *http.Request, now time.Duration) (*call, *http.Response) {
+	var u reuse
+	if f.begin(&u, req, nil, now); u.stored == nil {
+		return &call{h: f.h, req: req, ctx: req.Context(), start: now, reuse: u}, nil
+	}
+	f.h.counts.calls.Add(1)
+	f.reused(&u)
+	closeBody(req)
+	return nil, u.stored
+}
+
+// apply has the call be as its Call says.
+func (c *call) apply() {
+	own := bounded(c.opts.Timeout.Or(*c.timeout))
+	c.timeout = &own
+	if c.opts.SlowCall > 0 {
+		c.slowCall = min(c.opts.SlowCall, forever)
+	}
+}
+
+// announce tells the observer that the call begins.
+func (c *call) announce() {
+	h := c.h
+	c.ctx = h.t.started(c.ctx, Start{Scheme: h.key.scheme, Host: h.name, State: h.breaker.state(), Request: c.req}, c.req)
 }
 
 // refusal is the error of a call that an open breaker is sure to refuse, or else a full

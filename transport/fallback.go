@@ -95,31 +95,43 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err = f.next.RoundTrip(req)
 	}
 	if err == nil && !f.policy.Status(resp.StatusCode) {
-		if !f.stores {
-			return resp, nil
+		if f.stores {
+			resp = f.good(c, resp, &leads)
 		}
-		if validated, ok := f.cache.Validated(&c.reuse.exchange, f.h.named(c.req), resp, f.window); ok {
-			dismiss(resp)
-			validated.Request = c.req
-			f.h.counts.seldom().validated.Add(1)
-			c.reused("validated")
-			how := cache.Useless
-			if c.reuse.exchange.Stored() {
-				how = cache.Kept
-			}
-			leads.end(how, f.h.t.now())
-			return validated, nil
-		}
-		f.keep(c, resp, &leads)
 		return resp, nil
 	}
+	return f.bad(c, resp, err, &leads)
+}
+
+// good gives an answer that is no failure to the cache; that may make of it what it has
+// confirmed.
+func (f *fallback) good(c *call, resp *http.Response, leads **flight) *http.Response {
+	validated, ok := f.cache.Validated(&c.reuse.exchange, f.h.named(c.req), resp, f.window)
+	if !ok {
+		f.keep(c, resp, leads)
+		return resp
+	}
+	dismiss(resp)
+	validated.Request = c.req
+	f.h.counts.seldom().validated.Add(1)
+	c.reused("validated")
+	how := cache.Useless
+	if c.reuse.exchange.Stored() {
+		how = cache.Kept
+	}
+	(*leads).end(how, f.h.t.now())
+	return validated
+}
+
+// bad serves something in place of a failure, if there is anything.
+func (f *fallback) bad(c *call, resp *http.Response, err error, leads **flight) (*http.Response, error) {
 	if c.gone() != nil || c.faulty || certificateError(err) || refreshing(c.req) {
 		return resp, err
 	}
 	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, int(c.sent), resp, err)
 	if instead == nil {
 		if err == nil && f.stores && f.fresh {
-			f.keep(c, resp, &leads)
+			f.keep(c, resp, leads)
 		}
 		return resp, err
 	}

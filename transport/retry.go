@@ -42,13 +42,29 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer again.seal()
 
 	resp, err := r.next.RoundTrip(req)
+	if reason := a.retryReason(resp, err, r.policy); reason != "" {
+		return r.again(a, again, idempotent, resp, err, reason)
+	}
+	r.credit(resp, err)
+	return resp, c.attempted(err)
+}
+
+// credit puts into the budget what a call brings that succeeds.
+func (r *retry) credit(resp *http.Response, err error) {
+	if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
+		r.budget.deposit(r.h.t)
+	}
+}
+
+// again retries a, which has failed, until there is an answer, or no use in more.
+func (r *retry) again(a *attempt, again *replay, idempotent bool, resp *http.Response, err error, reason string) (*http.Response, error) {
+	c := a.call
 	for n := 0; ; n++ {
-		reason := a.retryReason(resp, err, r.policy)
-		if reason == "" {
-			if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
-				r.budget.deposit(r.h.t)
+		if n > 0 {
+			if reason = a.retryReason(resp, err, r.policy); reason == "" {
+				r.credit(resp, err)
+				return resp, c.attempted(err)
 			}
-			return resp, c.attempted(err)
 		}
 		delay, obstacle := r.plan(a, again, idempotent, resp, err, n)
 		if obstacle != "" || r.policy.Shadow {
