@@ -248,14 +248,14 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	if expired != nil {
 		a.call.tellTimeout(expired, int(a.number), false)
 	}
-	a.tellEnd(how, Event{Kind: EventAttemptEnd, Verdict: verdict, Slow: was.slow, Duration: duration, Err: err}, resp)
+	a.tellEnd(how, verdict, was.slow, duration, resp, err)
 	if handed != nil {
 		handed.end(statusOf(resp), err, now)
 	}
 }
 
 // tellEnd tells the observer of the end of the attempt.
-func (a *attempt) tellEnd(how ending, e Event, resp *http.Response) {
+func (a *attempt) tellEnd(how ending, v policy.Verdict, slow bool, took time.Duration, resp *http.Response, err error) {
 	h := a.call.h
 	if how == endLeaked {
 		a.mu.Lock()
@@ -263,9 +263,8 @@ func (a *attempt) tellEnd(how ending, e Event, resp *http.Response) {
 		a.mu.Unlock()
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: int(a.number)})
 	}
-	e.Scheme, e.Host, e.Attempt = h.key.scheme, h.name, int(a.number)
-	e.Outcome, e.Status, e.Proto = a.outcome(how, resp, e.Err), statusOf(resp), protoOf(resp)
-	h.t.observe(a.parent, e)
+	h.t.observe(a.parent, Event{Kind: EventAttemptEnd, Scheme: h.key.scheme, Host: h.name, Attempt: int(a.number), Verdict: v, Slow: slow,
+		Outcome: a.outcome(how, resp, err), Duration: took, Status: statusOf(resp), Proto: protoOf(resp), Err: err})
 }
 
 // outcome names how an attempt ended, for the observer.

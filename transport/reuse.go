@@ -98,6 +98,8 @@ func (f *fallback) reused(u *reuse) string {
 }
 
 // reused tells the observer how an answer from the store came about.
+//
+//go:noinline
 func (c *call) reused(how string) {
 	if how != "" {
 		c.observe(Event{Kind: EventReuse, Layer: LayerFallback, Reason: how})

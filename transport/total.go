@@ -116,6 +116,9 @@ func (c *call) timedOut(e *Error, attempt int, shadow bool) {
 	c.tellTimeout(e, attempt, shadow)
 }
 
+// tellTimeout tells the observer of a limit that fired.
+//
+//go:noinline
 func (c *call) tellTimeout(e *Error, attempt int, shadow bool) {
 	c.observe(Event{Kind: EventTimeout, Layer: LayerTimeout, Attempt: attempt, Phase: e.Phase, Limit: e.Limit, Shadow: shadow})
 }
