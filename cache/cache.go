@@ -96,6 +96,7 @@ type Exchange struct {
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
 	guarded     bool // of those, that it has a precondition that only the origin can judge
 	conditional bool // the caller has a copy of its own
+	unnamed     bool // of key the host alone is known, and epoch is that of the host: see named
 	stored      bool // its answer is, or will be when it has been read
 }
 
@@ -123,12 +124,17 @@ const (
 // it: what was asked for before must not be stored after. A GET with a field whose key is not in its canonical form
 // ([http.CanonicalHeaderKey]) has no part in the cache.
 func (c *Cache) Begin(req *http.Request) (x Exchange) {
-	c.BeginIn(&x, req, time.Now())
+	c.begin(&x, req, time.Now(), false)
 	return x
 }
 
-// BeginIn is Begin for the zero Exchange within something larger, without a copy, and for who has read the clock already.
+// BeginIn is Begin for the zero Exchange within something larger, without a copy, and for who has read the clock already. What most
+// calls never need, since nothing is stored of their host, it leaves for later.
 func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
+	c.begin(x, req, now, !c.rules.Fresh)
+}
+
+func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool) {
 	x.ask, x.role = &nothing, reader
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
@@ -139,6 +145,11 @@ func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
 		x.role = writer
 	}
 	if x.role == bystander {
+		return
+	}
+	if later && x.role == reader && c.unheld(&x.key, req) {
+		x.unnamed = true
+		x.sent, x.epoch, x.purge = now.Sub(c.start), c.origins.of(x.key.origin).writes.Load(), c.purges.Load()
 		return
 	}
 	if !c.key(&x.key, req) && (x.role == reader || x.key.hash == 0) {
@@ -156,12 +167,31 @@ func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
 			x.reuse.tenant = tenant
 		}
 	}
-	epoch := c.epoch(&x.key)
 	if x.role == writer {
-		epoch.end(&x.key)
+		c.end(&x.key)
 		return
 	}
-	x.sent, x.epoch, x.purge = now.Sub(c.start), epoch.now(), c.purges.Load()
+	x.sent, x.epoch, x.purge = now.Sub(c.start), c.epoch(&x.key).now(), c.purges.Load()
+}
+
+// named completes the key of an Exchange, and reports whether it has one. Where the host was written to since it began, it is as if its
+// URI had been; the next one is told them apart.
+func (c *Cache) named(x *Exchange, req *http.Request) bool {
+	if !x.unnamed {
+		return x.role != bystander
+	}
+	x.unnamed = false
+	x.key.name(c.seed, req.URL)
+	if x.key.size() > maxKeyBytes {
+		x.role = bystander
+		return false
+	}
+	of := x.epoch
+	if x.epoch = c.epoch(&x.key).now(); c.origins.of(x.key.origin).writes.Load() != of { // in this order
+		x.epoch -= epochWrites
+		c.keeps(&x.key)
+	}
+	return true
 }
 
 // inspect reads what a GET or HEAD says about its reuse. One pass over the header is cheaper than a dozen lookups.

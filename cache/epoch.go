@@ -20,6 +20,12 @@ type epoch struct {
 	mu sync.Mutex // of writers
 }
 
+// end ends the epoch of k, for a write to it.
+func (c *Cache) end(k *Key) {
+	c.origins.of(k.origin).writes.Add(1) // first: see named
+	c.epoch(k).end(k)
+}
+
 func (e *epoch) now() uint64 { return e.writes.Load() }
 
 // end ends the epoch, for a write to k.

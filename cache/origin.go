@@ -47,19 +47,35 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 }
 
 // origins remembers of which hosts something may be stored: all but those of which nothing ever was, give or take one that shares
-// its bit. Most answers may not be stored, and are of hosts none of whose may: no such call need look for what it supersedes.
-type origins [1 << 10]atomic.Bool
+// its place. Most answers may not be stored, and are of hosts none of whose may: no such call need look for what it supersedes.
+type origins [1 << 10]ofOrigin
 
-func (o *origins) of(hash uint64) *atomic.Bool { return &o[hash%uint64(len(o))] }
+type ofOrigin struct {
+	kept   atomic.Bool
+	writes atomic.Uint64 // to URIs of theirs
+}
+
+func (o *origins) of(hash uint64) *ofOrigin { return &o[hash%uint64(len(o))] }
 
 // holds reports whether something may be stored of the host of k.
-func (c *Cache) holds(k *Key) bool { return c.origins.of(k.origin).Load() }
+func (c *Cache) holds(k *Key) bool { return c.origins.of(k.origin).kept.Load() }
+
+// unheld reports whether nothing is stored of a request's host, which it names k by.
+func (c *Cache) unheld(k *Key, req *http.Request) bool {
+	var room origin
+	o := c.origin(&room, req)
+	if o == nil {
+		return false
+	}
+	k.Scheme, k.Host, k.origin = o.scheme, o.authority, o.hash
+	return !c.holds(k)
+}
 
 // keeps notes that something is about to be stored of the host of k: before the epoch is looked at, so that a write to k which
 // found nothing to remove has ended that.
 func (c *Cache) keeps(k *Key) {
-	if o := c.origins.of(k.origin); !o.Load() {
-		o.Store(true)
+	if o := c.origins.of(k.origin); !o.kept.Load() {
+		o.kept.Store(true)
 	}
 }
 
@@ -68,5 +84,5 @@ func (c *Cache) keeps(k *Key) {
 func (c *Cache) Holds(req *http.Request) bool {
 	var room origin
 	o := c.origin(&room, req)
-	return o != nil && c.origins.of(o.hash).Load() && c.store.Len() > 0
+	return o != nil && c.origins.of(o.hash).kept.Load() && c.store.Len() > 0
 }

@@ -22,6 +22,16 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	return capture
 }
 
+// Ignores reports whether Received would do nothing about an answer: what it is asked about most, where nothing is stored. It does next to
+// nothing itself.
+func (c *Cache) Ignores(x *Exchange, resp *http.Response, w Window) bool {
+	return x.role == reader && !c.rules.Fresh && !c.rules.LabelAll && w.MaxStale == 0 && !c.holds(&x.key) &&
+		resp.StatusCode >= 200 && resp.StatusCode < 300 && silent(resp.Header)
+}
+
+// silent reports whether an answer says nothing about its reuse.
+func silent(h http.Header) bool { return len(h["Cache-Control"]) == 0 && len(h["Expires"]) == 0 }
+
 func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w Window) (_ *Capture, stored bool) {
 	switch {
 	case x.role == writer:
@@ -94,8 +104,7 @@ func contentLength(resp *http.Response) int64 {
 
 // entry returns what is to be stored of an answer but for its body, or nil if nothing is.
 func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Window) *Entry {
-	silent := len(resp.Header["Cache-Control"]) == 0 && len(resp.Header["Expires"]) == 0
-	if x.ask.noStore || silent && !c.rules.Fresh && w.MaxStale == 0 { // what is most of the traffic where nothing is configured
+	if x.ask.noStore || !c.rules.Fresh && w.MaxStale == 0 && silent(resp.Header) { // what is most of the traffic where nothing is configured
 		return nil
 	}
 	says, omit := c.says(resp.Header)
@@ -108,6 +117,9 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		return nil
 	}
 	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() {
+		return nil
+	}
+	if !c.named(x, req) {
 		return nil
 	}
 	vary, ok := c.varyNames(resp.Header["Vary"])
@@ -242,7 +254,7 @@ func (c *Cache) commit(e *Entry, asked []field) {
 func (c *Cache) replace(e *Entry, asked []field) {
 	for _, v := range c.store.Lookup(e.key, e.partition) {
 		if !v.newer(e) && v.answers(asked) {
-			c.epoch(&e.key).end(&e.key)
+			c.end(&e.key)
 			c.store.Delete(v)
 		}
 	}
@@ -256,10 +268,10 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	if head && resp.StatusCode == http.StatusMethodNotAllowed {
 		return
 	}
-	if resp.StatusCode >= 300 {
-		c.epoch(&x.key).end(&x.key)
+	if resp.StatusCode >= 300 && c.named(x, req) {
+		c.end(&x.key)
 	}
-	if !c.holds(&x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
 		return
 	}
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
@@ -268,7 +280,7 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 		if e.sent > x.sent || !e.matches(req) || confirmed && !e.contradicts(resp) && !e.revokedBy(resp, wall) {
 			continue
 		}
-		c.epoch(&x.key).end(&x.key)
+		c.end(&x.key)
 		c.store.Delete(e)
 	}
 }
@@ -276,13 +288,13 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 // revoke removes what a 304 or 206 no longer lets be served. Both speak of the answer that a 200 would have been, but to a caller
 // who has a copy: nothing is merged here.
 func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
-	if !c.holds(&x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
 		return
 	}
 	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {
-			c.epoch(&x.key).end(&x.key)
+			c.end(&x.key)
 			c.store.Delete(e)
 		}
 	}
@@ -310,7 +322,7 @@ func (c *Cache) invalidate(x *Exchange, req *http.Request, resp *http.Response) 
 }
 
 func (c *Cache) forget(k Key) {
-	c.epoch(&k).end(&k)
+	c.end(&k)
 	if c.holds(&k) {
 		c.store.DeleteAll(k)
 	}

@@ -76,7 +76,7 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
-	if !c.holds(&x.key) || c.store.Len() == 0 {
+	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
 		return nil
 	}
 	var best *Entry

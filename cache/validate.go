@@ -74,7 +74,7 @@ func (c *Cache) confirm(x *Exchange, req *http.Request, resp *http.Response, w W
 			continue
 		}
 		if resp.StatusCode == http.StatusOK && e.contradicts(resp) {
-			c.epoch(&x.key).end(&x.key)
+			c.end(&x.key)
 			c.store.Delete(e)
 			continue
 		}

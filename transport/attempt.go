@@ -164,14 +164,19 @@ func (a *attempt) start() {
 	if a.number > 1 {
 		a.call.h.counts.seldom().retries.Add(1)
 	}
-	now := a.call.start
-	if a.number > 1 || a.waited > 0 || a.ticket.done != nil || !a.call.h.prompt {
-		now = a.call.h.t.now()
+	h, c := a.call.h, a.call
+	now, usual := c.start, h.prompt && a.number == 1 && a.waited == 0 && a.ticket.done == nil
+	if !usual {
+		now = h.t.now()
 	}
 	a.mu.Lock()
 	a.started = true
 	a.clock.begin(now)
-	a.watch(now)
+	if usual && c.opts == &noCall && c.earlier == 0 {
+		a.arm(h.soonest, now)
+	} else {
+		a.watch(now)
+	}
 	a.mu.Unlock()
 }
 

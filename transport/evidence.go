@@ -186,9 +186,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if !a.count(v) {
 		return
 	}
-	if a.wasSent() {
-		b.h.counts.verdict(v)
-	}
+	b.h.counts.verdict(v)
 	if !a.ticket.governed {
 		return
 	}

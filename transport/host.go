@@ -17,8 +17,9 @@ type host struct {
 	spelling string // as the first URL had it
 	ascii    bool   // so is that
 	policy   *policy.Policy
-	overflow bool // shared by many hosts; has no breaker
-	prompt   bool // nothing that is not ours runs between the beginning of a call and of its first attempt
+	overflow bool          // shared by many hosts; has no breaker
+	soonest  time.Duration // after which a limit may be due of a call as the policy has it
+	prompt   bool          // nothing that is not ours runs between the beginning of a call and of its first attempt
 	chain    http.RoundTripper
 
 	fallback *fallback // nil: off
@@ -45,6 +46,7 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 		shared.Breaker = policy.Breaker{}
 		h.policy, h.name = &shared, "overflow"
 	}
+	h.soonest = soonest(h.policy)
 	h.prompt = t.observer == nil && t.memory && !p.Cache.Fresh && p.Fallback.After <= 0
 	var next http.RoundTripper = newBase(h)
 	next = newAttempt(next)

@@ -2,6 +2,8 @@ package transport
 
 import (
 	"time"
+
+	"github.com/watertight-go/watertight/policy"
 )
 
 // limitOf is the limit on the present wait of the attempt, with the knob that
@@ -23,6 +25,18 @@ func (a *attempt) limitOf() (d time.Duration, knob string, kind error) {
 		return t.Read, "Timeout.Read", ErrReadTimeout
 	}
 	return 0, "", nil
+}
+
+// soonest is how long after the start of an attempt something may be due, at the
+// soonest.
+func soonest(p *policy.Policy) time.Duration {
+	t, soonest := &p.Timeout, forever
+	for _, d := range [...]time.Duration{t.Connect, t.TLSHandshake, t.Read, t.StreamIdle, t.Attempt, t.Total, p.Breaker.SlowCall, p.Bulkhead.BodyIdle} {
+		if d > 0 {
+			soonest = min(soonest, d)
+		}
+	}
+	return soonest
 }
 
 // watch arms the timer for what is due next. mu must be held.
@@ -133,7 +147,11 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 // late reports whether the attempt's age has passed SlowCall. mu must be held.
 func (a *attempt) late(now time.Duration) bool {
 	s := a.call.slowCall
-	return s > 0 && !a.stream && a.clock.age(now) >= s+a.call.timeout.Extension(a.clock.bytes)
+	if s <= 0 || a.stream {
+		return false
+	}
+	age := a.clock.age(now)
+	return age >= s && age >= s+a.call.timeout.Extension(a.clock.bytes)
 }
 
 // tick runs when the attempt's timer fires.
