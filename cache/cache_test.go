@@ -539,10 +539,10 @@ func TestAnAnswerAskedForBeforeAWriteIsNotStoredAfterIt(t *testing.T) {
 // Writes are counted for many URIs together.
 func TestAFewWritesToOtherURIsKeepNoAnswerFromBeingStored(t *testing.T) {
 	c := newClient(t)
-	x := c.Begin(get())
+	x := c.Cache.Begin(get())
 	for i, written := 0, 0; written < 4; i++ {
 		other := "https://a.test/" + strconv.Itoa(i)
-		if !cache.SameStripe(x, c.Begin(request("GET", other))) {
+		if !cache.SameStripe(x, c.Cache.Begin(request("GET", other))) {
 			continue
 		}
 		c.do(request("PUT", other), answer(200, "written"), none)

@@ -83,6 +83,12 @@ func chunked(resp *http.Response) *http.Response {
 	return resp
 }
 
+// Begin is as package transport begins, which leaves for later what most calls never need.
+func (c client) Begin(req *http.Request) (x cache.Exchange) {
+	c.BeginIn(&x, req, time.Now())
+	return x
+}
+
 // do makes a whole call: resp is the answer, and its caller reads it to the end.
 func (c client) do(req *http.Request, resp *http.Response, w cache.Window) {
 	x := c.Begin(req)

@@ -197,7 +197,7 @@ func TestManyCallersOfOneURICostNoMoreThanManyURIs(t *testing.T) {
 func TestDeletingWhatIsGoneDoesNothing(t *testing.T) {
 	c := newClient(t)
 	req := numbered(1)
-	x := c.Begin(req)
+	x := c.Cache.Begin(req)
 	c.put(1, "hello")
 	e := c.store.Lookup(cache.KeyOf(x), cache.Partition{})[0]
 	c.put(1, "newer")
