@@ -135,7 +135,7 @@ func isToken(s string) bool {
 }
 
 func isTokenByte(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
+	return 'a' <= c && c <= 'z' || c == '-' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' ||
 		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }
 
