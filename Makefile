@@ -43,7 +43,11 @@ check: ## formatting, vet, staticcheck, govulncheck, the rules on imports
 	$(TOOL) staticcheck $(PACKAGES)
 	./testdata/imports.sh
 	./testdata/vuln.sh
-	$(MAKE) alerts otelhttp peers
+	$(MAKE) costs alerts otelhttp peers
+
+.PHONY: costs
+costs: ## what calls may allocate, without the race detector, which allocates too
+	$(GO) test -count=1 -run 'Cost|Fits|Memory' ./transport ./cache ./otel ./internal/...
 
 .PHONY: alerts
 alerts: ## the alerts and the dashboard: against a real export, and by promtool where there is one

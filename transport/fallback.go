@@ -187,8 +187,18 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
+	stored := f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) // which may be only-if-cached
+	if stored || f.policy.Degraded != nil || f.policy.FailFast503 {
+		return f.replaced(req, refusal, stored, now)
+	}
+	f.h.tellRefusal(req.Context(), refusal, false, now)
+	return nil, refusal
+}
+
+// replaced serves something in place of a refusal, if there is anything.
+func (f *fallback) replaced(req *http.Request, refusal *Error, stored bool, now time.Duration) (*http.Response, error) {
 	var u reuse
-	if f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) { // which may be only-if-cached
+	if stored {
 		f.begin(&u, req, nil, now)
 	}
 	if u.stored != nil {

@@ -1,0 +1,130 @@
+package transport_test
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/watertight-go/watertight/policy"
+	"github.com/watertight-go/watertight/transport"
+)
+
+// What a call costs in allocations is the same on every machine, unlike its time; the
+// stub's own three are among them.
+func TestCallsCostFewAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has allocations of its own")
+	}
+	stale := policy.Default()
+	stale.Fallback.MaxStale = time.Hour
+	fresh := policy.Default()
+	fresh.Cache.Fresh = true
+	full := policy.Default()
+	full.Bulkhead.MaxConcurrent, full.Breaker.MinCalls = 1, 1
+	open := func(tr *transport.Transport) { tr.Host("bench.test").ForceOpen() }
+	for _, test := range []struct {
+		name    string
+		policy  policy.Policy
+		stub    *stub
+		before  func(*transport.Transport)
+		refused bool
+		most    float64
+	}{
+		{name: "a call", policy: policy.Default(), stub: newStub(256), most: 5},
+		{name: "a call whose answer is stored", policy: stale, stub: newStub(4 << 10), most: 12},
+		{name: "a stored answer in place of a refusal", policy: stale, stub: newStub(1 << 10), before: open, most: 7},
+		{name: "a stored answer without contact", policy: fresh, stub: freshStub(), most: 9},
+		{name: "a refusal by an open breaker", policy: policy.Default(), stub: newStub(256), before: open, refused: true, most: 1},
+		{name: "a refusal by a full bulkhead", policy: full, stub: newStub(256), refused: true, most: 1, before: func(tr *transport.Transport) {
+			resp, err := tr.RoundTrip(costRequest(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = resp.Body.Close() })
+		}},
+	} {
+		tr := transport.Must(transport.New(transport.Config{Base: test.stub, Default: test.policy, Logger: quiet()}))
+		req, buf := costRequest(t), make([]byte, 8<<10)
+		call := func() error {
+			resp, err := tr.RoundTrip(req)
+			if err != nil {
+				return err
+			}
+			for err == nil {
+				_, err = resp.Body.Read(buf)
+			}
+			return resp.Body.Close()
+		}
+		if err := call(); err != nil {
+			t.Fatal(err)
+		}
+		if test.before != nil {
+			test.before(tr)
+		}
+		n := testing.AllocsPerRun(2000, func() {
+			if err := call(); (err != nil) != test.refused {
+				t.Fatalf("%s: %v", test.name, err)
+			}
+		})
+		if n > test.most {
+			t.Errorf("%s: %v allocations, want at most %v", test.name, n, test.most)
+		}
+		_ = tr.Close()
+	}
+}
+
+func costRequest(t *testing.T) *http.Request {
+	t.Helper()
+	req, err := http.NewRequest(http.MethodGet, "http://bench.test/path", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return req
+}
+
+// TestAnIdleHostCostsLittle: once its latencies are given back, as are its connections
+// where there are any.
+func TestAnIdleHostCostsLittle(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
+	const hosts = 10_000
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(1), Logger: quiet()}))
+	defer tr.Close()
+	heap := func() uint64 {
+		runtime.GC()
+		runtime.GC() // what pools held
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	for i := range hosts {
+		req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://h%d.test/", i), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exhaust(resp)
+	}
+	transport.ForgetLatencies(tr)
+	if each := (heap() - before) / hosts; each > 1<<10 {
+		t.Errorf("an idle host takes %d bytes, want at most 1024", each)
+	}
+	if n := len(tr.Snapshot()); n != hosts {
+		t.Errorf("%d hosts are known", n)
+	}
+}
+
+func exhaust(resp *http.Response) {
+	buf := make([]byte, 64)
+	for err := error(nil); err == nil; {
+		_, err = resp.Body.Read(buf)
+	}
+	_ = resp.Body.Close()
+}
