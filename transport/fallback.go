@@ -187,7 +187,7 @@ func (f *fallback) served(stored *http.Response) time.Duration {
 // refused is what becomes of a call that is sure to be refused: what RoundTrip
 // would do, without what a call needs to go out.
 func (f *fallback) refused(req *http.Request, refusal *Error, now time.Duration) (*http.Response, error) {
-	stored := f.stores && (f.cache.Holds(req) || req.Header["Cache-Control"] != nil) // which may be only-if-cached
+	stored := f.stores && (f.cache.Holds(f.h.named(req)) || req.Header["Cache-Control"] != nil) // which may be only-if-cached
 	if stored || f.policy.Degraded != nil || f.policy.FailFast503 {
 		return f.replaced(req, refusal, stored, now)
 	}

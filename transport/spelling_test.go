@@ -67,3 +67,22 @@ func TestAStaleAnswerToANameThatIsNotASCIIIsToItsRequest(t *testing.T) {
 		t.Errorf("%d to %v of %v", resp.StatusCode, resp.Request.URL, req.URL)
 	}
 }
+
+// A refusal looks for what is stored under the name that was stored, too.
+func TestARefusalFindsWhatIsStoredHoweverItsHostIsSpelt(t *testing.T) {
+	for _, first := range []string{"http://bücher.test/x", "http://xn--bcher-kva.test/x", "http://BÜCHER.test:80/x"} {
+		for _, then := range []string{"http://bücher.test/x", "http://xn--bcher-kva.test/x", "http://BÜCHER.test:80/x"} {
+			base := transporttest.NewBase(good("old"))
+			tr := transport.Must(transport.New(transport.Config{Base: base, Default: tenMinutes(), Logger: quiet()}))
+			_, _ = retryDo(t, tr, retryRequest(t, http.MethodGet, first, nil))
+			tr.Host("bücher.test").ForceOpen()
+			req := retryRequest(t, http.MethodGet, then, nil)
+			if resp, err := tr.RoundTrip(req); err != nil {
+				t.Errorf("stored as %s, asked as %s: %v", first, then, err)
+			} else {
+				_ = resp.Body.Close()
+			}
+			_ = tr.Close()
+		}
+	}
+}
