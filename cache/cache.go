@@ -128,14 +128,15 @@ func (c *Cache) Begin(req *http.Request) (x Exchange) {
 	return x
 }
 
-// BeginIn is Begin for the zero Exchange within something larger, without a copy, and for who has read the clock already. What most
-// calls never need, since nothing is stored of their host, it leaves for later.
+// BeginIn is Begin for an Exchange within something larger, which need not be copied, and for who has read the clock already: now is the
+// time with its monotonic reading. What most calls never need, since nothing is stored of their host, it leaves for later, and so x is
+// only to be used with this request.
 func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
 	c.begin(x, req, now, !c.rules.Fresh)
 }
 
 func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool) {
-	x.ask, x.role = &nothing, reader
+	*x = Exchange{ask: &nothing, role: reader}
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
 		x.inspect(req)
@@ -149,7 +150,7 @@ func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool)
 	}
 	if later && x.role == reader && c.unheld(&x.key, req) {
 		x.unnamed = true
-		x.sent, x.epoch, x.purge = now.Sub(c.start), c.origins.of(x.key.origin).writes.Load(), c.purges.Load()
+		x.sent, x.epoch, x.purge = now.Sub(c.start), c.origins.writesOf(x.key.origin).Load(), c.purges.Load()
 		return
 	}
 	if !c.key(&x.key, req) && (x.role == reader || x.key.hash == 0) {
@@ -175,7 +176,7 @@ func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool)
 }
 
 // named completes the key of an Exchange, and reports whether it has one. Where the host was written to since it began, it is as if its
-// URI had been; the next one is told them apart.
+// URI had been, and its answer is not stored; the next one of the host has its key from the beginning.
 func (c *Cache) named(x *Exchange, req *http.Request) bool {
 	if !x.unnamed {
 		return x.role != bystander
@@ -187,7 +188,7 @@ func (c *Cache) named(x *Exchange, req *http.Request) bool {
 		return false
 	}
 	of := x.epoch
-	if x.epoch = c.epoch(&x.key).now(); c.origins.of(x.key.origin).writes.Load() != of { // in this order
+	if x.epoch = c.epoch(&x.key).now(); c.origins.writesOf(x.key.origin).Load() != of { // in this order
 		x.epoch -= epochWrites
 		c.keeps(&x.key)
 	}

@@ -22,7 +22,7 @@ type epoch struct {
 
 // end ends the epoch of k, for a write to it.
 func (c *Cache) end(k *Key) {
-	c.origins.of(k.origin).writes.Add(1) // first: see named
+	c.origins.writesOf(k.origin).Add(1) // first: see named
 	c.epoch(k).end(k)
 }
 

@@ -48,17 +48,16 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 
 // origins remembers of which hosts something may be stored: all but those of which nothing ever was, give or take one that shares
 // its place. Most answers may not be stored, and are of hosts none of whose may: no such call need look for what it supersedes.
-type origins [1 << 10]ofOrigin
-
-type ofOrigin struct {
-	kept   atomic.Bool
-	writes atomic.Uint64 // to URIs of theirs
+type origins struct {
+	kept   [1 << 10]atomic.Bool   // apart, since they hardly change, and are read for each request
+	writes [1 << 10]atomic.Uint64 // to URIs of theirs
 }
 
-func (o *origins) of(hash uint64) *ofOrigin { return &o[hash%uint64(len(o))] }
+func (o *origins) keptOf(hash uint64) *atomic.Bool     { return &o.kept[hash%uint64(len(o.kept))] }
+func (o *origins) writesOf(hash uint64) *atomic.Uint64 { return &o.writes[hash%uint64(len(o.writes))] }
 
 // holds reports whether something may be stored of the host of k.
-func (c *Cache) holds(k *Key) bool { return c.origins.of(k.origin).kept.Load() }
+func (c *Cache) holds(k *Key) bool { return c.origins.keptOf(k.origin).Load() }
 
 // unheld reports whether nothing is stored of a request's host, which it names k by.
 func (c *Cache) unheld(k *Key, req *http.Request) bool {
@@ -74,15 +73,14 @@ func (c *Cache) unheld(k *Key, req *http.Request) bool {
 // keeps notes that something is about to be stored of the host of k: before the epoch is looked at, so that a write to k which
 // found nothing to remove has ended that.
 func (c *Cache) keeps(k *Key) {
-	if o := c.origins.of(k.origin); !o.kept.Load() {
-		o.kept.Store(true)
+	if kept := c.origins.keptOf(k.origin); !kept.Load() {
+		kept.Store(true)
 	}
 }
 
-// Holds reports whether Serve or Reuse may find something stored for a request. It does next to nothing, and is sure only when it
-// says no.
+// Holds is false where Serve and Reuse are sure to find nothing stored for a request. Where it is true they may. It does next to nothing.
 func (c *Cache) Holds(req *http.Request) bool {
 	var room origin
 	o := c.origin(&room, req)
-	return o != nil && c.origins.of(o.hash).kept.Load() && c.store.Len() > 0
+	return o != nil && c.origins.keptOf(o.hash).Load() && c.store.Len() > 0
 }

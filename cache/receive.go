@@ -22,8 +22,8 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	return capture
 }
 
-// Ignores reports whether Received would do nothing about an answer: what it is asked about most, where nothing is stored. It does next to
-// nothing itself.
+// Ignores reports whether Received would do nothing about an answer, as about most where nothing is stored. It is the first that Received
+// asks; who asks it himself spares what else a call of that costs.
 func (c *Cache) Ignores(x *Exchange, resp *http.Response, w Window) bool {
 	return x.role == reader && !c.rules.Fresh && !c.rules.LabelAll && w.MaxStale == 0 && !c.holds(&x.key) &&
 		resp.StatusCode >= 200 && resp.StatusCode < 300 && silent(resp.Header)
@@ -34,6 +34,8 @@ func silent(h http.Header) bool { return len(h["Cache-Control"]) == 0 && len(h["
 
 func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w Window) (_ *Capture, stored bool) {
 	switch {
+	case c.Ignores(x, resp, w):
+		return nil, false
 	case x.role == writer:
 		c.invalidate(x, req, resp)
 		return nil, false

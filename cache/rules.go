@@ -47,7 +47,8 @@ func (c *Cache) For(r Rules) *Cache {
 	return &Cache{core: c.core, rules: &r}
 }
 
-// ForHost returns a Cache like c, to be used for one host: it keeps how the first host is written that it is asked about.
+// ForHost returns a Cache like c, over the same store, to be used for one host: how the first host is written that it is asked about, and
+// what that comes to in a [Key], it keeps.
 func (c *Cache) ForHost() *Cache { return &Cache{core: c.core, rules: c.rules} }
 
 // MaxEntryBytes is the largest body that the store keeps.

@@ -6,10 +6,11 @@ import (
 )
 
 // alarm is a timer that serves one attempt after another. It is not stopped when its
-// attempt has ended: limits move later with each attempt, so that it is still set for
-// a moment before any of the next one's, at which that finds what it is really to
-// wait for. A host in steady use sets a timer every few seconds, and not for each of
-// its calls, which would wake a thread of the runtime's besides.
+// attempt has ended: most often it is set for a moment before any limit of the next
+// one, which finds then what it is really to wait for; else set moves it. So a host in
+// steady use sets a timer every few seconds, and not for each of its calls. What is left
+// of that when nobody calls any more, or after Close, is a timer that goes off once, at
+// most alarmMost later, and does nothing.
 type alarm struct {
 	timer *time.Timer
 
@@ -52,7 +53,7 @@ const alarmMost = 5 * time.Second
 // alarms are those that nobody uses. None is kept of a bubble of testing/synctest, whose
 // timers must not be touched from outside.
 type alarms struct {
-	real bool // the Transport was not made in a bubble
+	real bool // the Transport was not made in a bubble; see keeps
 	free sync.Pool
 }
 
@@ -81,4 +82,6 @@ func (s *alarms) release(r *alarm, now time.Duration) {
 	}
 }
 
-func (s *alarms) keeps(now time.Duration) bool { return s.real && now < decade }
+// keeps reports whether neither this goroutine nor the Transport is of a bubble, whose
+// time is that of the year 2000.
+func (s *alarms) keeps(now time.Duration) bool { return s.real && now >= 0 && now < decade }

@@ -87,16 +87,16 @@ type rare struct {
 	dropped chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
 }
 
-// seldom is what is rare of the attempt, to be added to. mu must be held.
-func (a *attempt) seldom() *rare {
+// needRare is what is rare of the attempt, to be added to. mu must be held.
+func (a *attempt) needRare() *rare {
 	if a.rare == nil {
 		a.rare = &rare{}
 	}
 	return a.rare
 }
 
-// rarely is what is rare of the attempt. mu must be held.
-func (a *attempt) rarely() rare {
+// peekRare is what is rare of the attempt. mu must be held.
+func (a *attempt) peekRare() rare {
 	if a.rare == nil {
 		return rare{}
 	}
@@ -120,7 +120,7 @@ func (a *attempt) next(timedOut bool) *attempt {
 }
 
 // request is req as this attempt sends it: a copy that carries the attempt. It is not
-// inlined, for the copies on the stack.
+// inlined, for the 304 bytes of another copy on the stack of each call that waits.
 //
 //go:noinline
 func (a *attempt) request(req *http.Request) *http.Request {
@@ -162,7 +162,7 @@ func (a *attempt) start() {
 		a.call.h.bulkhead.held.Add(1)
 	}
 	if a.number > 1 {
-		a.call.h.counts.seldom().retries.Add(1)
+		a.call.h.counts.others().retries.Add(1)
 	}
 	h, c := a.call.h, a.call
 	now, usual := c.start, h.prompt && a.number == 1 && a.waited == 0 && a.ticket.done == nil
@@ -264,7 +264,7 @@ func (a *attempt) tellEnd(how ending, v policy.Verdict, slow bool, took time.Dur
 	h := a.call.h
 	if how == endLeaked {
 		a.mu.Lock()
-		leaked := a.rarely().leaked
+		leaked := a.peekRare().leaked
 		a.mu.Unlock()
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: leaked, Attempt: int(a.number)})
 	}

@@ -159,7 +159,7 @@ func (a *attempt) wroteRequest(info httptrace.WroteRequestInfo) {
 	case info.Err == nil:
 		a.headed = true
 	case !a.headed:
-		a.seldom().unsaid = info.Err
+		a.needRare().unsaid = info.Err
 	}
 	a.move(phaseHeader, phaseWrite)
 }
@@ -167,9 +167,12 @@ func (a *attempt) wroteRequest(info httptrace.WroteRequestInfo) {
 func (a *attempt) gotFirstByte() {
 	a.mu.Lock()
 	a.heard = true
-	since, p := a.clock.since, a.pool
+	at, p := a.clock.since, a.pool
+	if a.clock.phase != phaseHeader { // it answers while it is still being sent the request
+		at = a.call.h.t.now()
+	}
 	a.mu.Unlock()
-	p.hear(since) // it was not before
+	p.hear(at) // it is later than that, but not by more than the attempt itself has waited
 }
 
 func (a *attempt) putIdleConn(err error) {

@@ -100,7 +100,7 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 	}
 	bodiless := a.bodiless(ans.Body)
 	if !bodiless && a.ticket.done != nil {
-		a.seldom().lease = now + a.leaseTime()
+		a.needRare().lease = now + a.leaseTime()
 		a.watch(now)
 	} else if a.stream && !exempted && a.call.timeout.StreamIdle > 0 {
 		a.watch(now)

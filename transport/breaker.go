@@ -121,7 +121,7 @@ type trip struct {
 type ticket struct {
 	generation uint64      // results of another one change nothing
 	done       func(error) // of a probe
-	entry      entry       // in the window; guarded by the breaker's mu
+	entry      entry       // in the window
 	governed   bool        // its outcome counts
 }
 
@@ -138,7 +138,7 @@ func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
 	b.on = b.policy.Enabled()
 	if b.on {
 		b.width = bucketWidth(b.policy.Window, b.policy.Buckets)
-		b.settled()
+		b.ease()
 	}
 	h.breaker = b
 	if h.overflow {
@@ -358,6 +358,7 @@ func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, re
 // b.mu is held.
 func (b *breaker) enter(s State) {
 	_, generation := b.load()
+	b.tally.bucket.Store(noBucket) // nobody notes anything for the one state in the other
 	b.word.Store((generation+1)<<3 | uint64(s))
 	b.tally.outdate()
 }
@@ -391,7 +392,7 @@ func (b *breaker) forget() {
 	if b.on {
 		b.window = nil
 		b.tally.outdate()
-		b.settled()
+		b.ease()
 	}
 }
 

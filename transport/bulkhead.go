@@ -18,8 +18,8 @@ type bulkhead struct {
 	next    http.RoundTripper
 	h       *host
 	policy  *policy.Bulkhead
-	permits *semaphore.Weighted // nil: no bound of its own, or most
-	most    int64               // of held, where nobody waits and no permit is only counted; 0: permits say
+	permits *semaphore.Weighted // where calls wait, or are only counted; nil: most, or no bound of its own
+	most    int64               // the bound of held, where a permit is had at once or not at all; 0: see permits
 	held    atomic.Int64        // attempts under way
 	waiting atomic.Int64
 }
@@ -162,7 +162,7 @@ func (b *bulkhead) refuse(a *attempt, e *Error, shadow bool) error {
 
 // tell counts a refusal, and logs it.
 func (b *bulkhead) tell(ctx context.Context, reason string, shadow bool, now time.Duration) {
-	b.h.counts.seldom().rejected.Add(1)
+	b.h.counts.others().rejected.Add(1)
 	if t := b.h.t; t.debugging(ctx, now) {
 		t.log(ctx, slog.LevelDebug, "call refused", slog.String("host", b.h.name), slog.String("layer", LayerBulkhead),
 			slog.String("reason", reason), slog.Bool("shadow", shadow))

@@ -180,7 +180,7 @@ func (a *attempt) discreet(err error) error {
 // was to be sent to it.
 func (a *attempt) ownWords(err error) bool {
 	a.mu.Lock()
-	names, fault := a.reached && !a.asked, a.rarely().fault
+	names, fault := a.reached && !a.asked, a.peekRare().fault
 	a.mu.Unlock()
 	var e *Error
 	return names || errors.As(err, &e) || certificateError(err) ||

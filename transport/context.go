@@ -36,9 +36,9 @@ func (a *attempt) AfterFunc(f func()) (stop func() bool) {
 	}
 	e := &afterwards{a: a, f: f}
 	a.mu.Lock()
-	if over := a.stopped; over {
+	if a.stopped {
 		a.mu.Unlock()
-		f()
+		go f() // package context holds a lock that it takes
 		return e.cancel
 	}
 	e.next, a.after = a.after, e
@@ -151,6 +151,6 @@ func (a *attempt) stop() {
 		std.cancel(context.Canceled)
 	}
 	for ; after != nil; after = after.next {
-		after.f()
+		after.f() // of package context, which starts a goroutine for what may block
 	}
 }

@@ -137,7 +137,7 @@ func (b *breaker) slow(a *attempt, now time.Duration) {
 		a.ticket.done(errProbeFailed)
 		b.changed(a.call.ctx, now, Evidence{Trigger: "probe_slow", Last: b.record.last}, 0)
 	}
-	b.settled()
+	b.ease()
 	queued := b.queued()
 	b.mu.Unlock()
 	if queued {
@@ -193,7 +193,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	var last string // an error is not asked under mu
 	switch v {
 	case policy.Success:
-		if b.noteVerdict(a, resp, now, false) {
+		if b.noteSuccess(a, resp, now) {
 			return
 		}
 	case policy.Failure:
@@ -203,12 +203,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 			return // there is nothing to count, nor anything that it could be the last to
 		}
 	}
-	if !b.mu.TryLock() {
-		if v == policy.Success && b.noteVerdict(a, resp, now, true) {
-			return
-		}
-		b.mu.Lock()
-	}
+	b.mu.Lock()
 	if v == policy.Failure { // also one of an earlier state: it is no evidence, but tells of the host
 		b.records().failures.add(Failure{At: b.h.t.wall(now), What: last})
 	}
@@ -225,7 +220,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	if state == Closed || state == ForcedClosed {
 		b.settleCall(a, v, resp, now, state)
 	}
-	b.settled()
+	b.ease()
 	queued := b.queued()
 	b.mu.Unlock()
 	if queued {
@@ -237,7 +232,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 // with one whose verdict is neutral, since its headers may have been what the slow
 // rate lacked in evidence.
 func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration, state State) {
-	if v == policy.Success && b.noteVerdict(a, resp, now, false) { // now that the tally is of this bucket
+	if v == policy.Success && b.noteSuccess(a, resp, now) { // now that the tally is of this bucket
 		return
 	}
 	if resp != nil {

@@ -57,9 +57,8 @@ func (t *Transport) cacheOf(p *policy.Policy) *cache.Cache {
 	if of.Partition != nil {
 		rules.Partition = t.partition(of.Partition)
 	}
-	c := t.cache.For(rules)
-	t.caches.Store(p, c)
-	return c
+	c, _ := t.caches.LoadOrStore(p, t.cache.For(rules))
+	return c.(*cache.Cache)
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -113,7 +112,7 @@ func (f *fallback) good(c *call, resp *http.Response, leads **flight) *http.Resp
 	}
 	dismiss(resp)
 	validated.Request = c.req
-	f.h.counts.seldom().validated.Add(1)
+	f.h.counts.others().validated.Add(1)
 	c.reused("validated")
 	how := cache.Useless
 	if c.reuse.exchange.Stored() {

@@ -14,7 +14,7 @@ import (
 // blame says that the request is at fault, by an error of its caller's code.
 func (a *attempt) blame(err error) {
 	a.mu.Lock()
-	a.faulty, a.seldom().fault = true, err
+	a.faulty, a.needRare().fault = true, err
 	a.mu.Unlock()
 }
 
@@ -47,7 +47,7 @@ func (a *attempt) unwritable(err error) bool {
 	case !a.asked:
 		return true
 	}
-	if unsaid := a.rarely().unsaid; unsaid != nil {
+	if unsaid := a.peekRare().unsaid; unsaid != nil {
 		return !ofNetwork(unsaid)
 	}
 	inner := errors.Unwrap(err)

@@ -19,7 +19,7 @@ type host struct {
 	policy   *policy.Policy
 	overflow bool          // shared by many hosts; has no breaker
 	soonest  time.Duration // after which a limit may be due of a call as the policy has it
-	prompt   bool          // nothing that is not ours runs between the beginning of a call and of its first attempt
+	prompt   bool          // no observer and no Store of the owner's runs between the beginning of a call and of its first attempt
 	chain    http.RoundTripper
 
 	fallback *fallback // nil: off
@@ -64,9 +64,9 @@ func (t *Transport) breakerPolicy(p *policy.Policy) *policy.Breaker {
 	if b, ok := t.breakers.Load(p); ok {
 		return b.(*policy.Breaker)
 	}
-	b := p.Breaker.WithDefaults(cmp.Or(p.Bulkhead.MaxConcurrent, int(t.limit)))
-	t.breakers.Store(p, &b)
-	return &b
+	made := p.Breaker.WithDefaults(cmp.Or(p.Bulkhead.MaxConcurrent, int(t.limit)))
+	b, _ := t.breakers.LoadOrStore(p, &made)
+	return b.(*policy.Breaker)
 }
 
 // acquire keeps the host from being dropped; false if it was already.

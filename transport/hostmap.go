@@ -13,8 +13,9 @@ import (
 	"time"
 )
 
-// hostMap holds the states of hosts, bounded. Lookups lock one of its shards for
-// reading; only the creation of a state takes mu.
+// hostMap holds the states of hosts, bounded. Lookups take no lock where a state is in
+// recent, else that of one of its shards, for reading; only the creation of a state
+// takes mu.
 type hostMap struct {
 	max    int
 	seed   maphash.Seed
@@ -53,8 +54,8 @@ func (t *Transport) host(u *url.URL, now time.Duration) (*host, error) {
 		return nil, fmt.Errorf("watertight: %w", err)
 	}
 	h := t.hostAt(key, u.Host, now)
-	if h.spelling == u.Host && !h.overflow {
-		known.Store(h)
+	if was := known.Load(); h.spelling == u.Host && !h.overflow && (was == nil || now-was.lastUse() > 2*usedEvery) {
+		known.Store(h) // not instead of one in use: they would take turns
 	}
 	return h, nil
 }

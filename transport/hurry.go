@@ -74,7 +74,7 @@ func (f *fallback) hurry(c *call) (*http.Response, error) {
 	case <-timer.C:
 		stored := f.unanswered(c, true, func() bool { return refreshes.adopt(f.h, k, r, cancel) })
 		if stored != nil {
-			f.h.counts.seldom().refreshes.Add(1)
+			f.h.counts.others().refreshes.Add(1)
 			follows()
 			close(r.left)
 			return stored, nil

@@ -79,10 +79,10 @@ func (a *attempt) leak(why string) {
 		a.mu.Unlock()
 		return
 	}
-	a.idled, a.seldom().leaked = true, why
+	a.idled, a.needRare().leaked = true, why
 	if shadow {
 		a.mu.Unlock()
-		h.counts.seldom().leaked.Add(1)
+		h.counts.others().leaked.Add(1)
 		a.call.observe(Event{Kind: EventLeak, Layer: LayerBulkhead, Reason: why, Attempt: int(a.number), Shadow: true})
 		return
 	}
@@ -97,11 +97,11 @@ func (a *attempt) leak(why string) {
 	if a.resp == nil { // nobody has heard of it, and its base may not return before the caller's Read does
 		a.faulty, err = true, e
 		dropped := make(chan struct{})
-		a.seldom().dropped = dropped
+		a.needRare().dropped = dropped
 		defer close(dropped)
 	}
 	a.mu.Unlock()
-	h.counts.seldom().leaked.Add(1)
+	h.counts.others().leaked.Add(1)
 	a.stop()
 	defer a.end(endLeaked, err) // also when the base's Close ends the goroutine
 	a.closeBase()
@@ -112,7 +112,7 @@ func (a *attempt) leak(why string) {
 // error for that.
 func (a *attempt) back(now time.Duration) error {
 	a.mu.Lock()
-	dropped, err := a.rarely().dropped, a.readErr
+	dropped, err := a.peekRare().dropped, a.readErr
 	if dropped == nil {
 		a.clock.shift(now, a.clock.phase, a.clock.uploading)
 	}

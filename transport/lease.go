@@ -27,7 +27,7 @@ func (a *attempt) judgeLease(now time.Duration) {
 	a.mu.Lock()
 	resp, expired := a.resp, a.expired
 	if resp == nil && expired == nil && !a.clock.paused() && !a.stream && !a.unbounded() {
-		a.seldom().lease = now + a.leaseTime() // the peer is waited for, and a limit ends that
+		a.needRare().lease = now + a.leaseTime() // the peer is waited for, and a limit ends that
 		a.watch(now)
 		a.mu.Unlock()
 		return

@@ -116,7 +116,7 @@ func (r *refreshes) begin(h *host, asked *http.Request, k cache.Flight) bool {
 	if stopped == nil {
 		return r.runs(k)
 	}
-	h.counts.seldom().refreshes.Add(1)
+	h.counts.others().refreshes.Add(1)
 	ctx, cancel := context.WithTimeout(behind{context.WithoutCancel(asked.Context()), refreshingKey{}, true}, refreshTime)
 	req := asked.Clone(ctx) // now: it is the caller's again when his call returns
 	req.Method, req.Cancel, req.Response = http.MethodGet, nil, nil

@@ -38,12 +38,12 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	if idempotent {
 		keep = r.policy.ReplayBody
 	}
-	again := newReplay(r.h.t, req, keep)
-	defer again.seal()
+	bodies := newReplay(r.h.t, req, keep)
+	defer bodies.seal()
 
 	resp, err := r.next.RoundTrip(req)
 	if reason := a.retryReason(resp, err, r.policy); reason != "" {
-		return r.again(a, again, idempotent, resp, err, reason)
+		return r.again(a, bodies, idempotent, resp, err, reason)
 	}
 	r.credit(resp, err)
 	return resp, c.attempted(err)
@@ -57,7 +57,7 @@ func (r *retry) credit(resp *http.Response, err error) {
 }
 
 // again retries a, which has failed, until there is an answer, or no use in more.
-func (r *retry) again(a *attempt, again *replay, idempotent bool, resp *http.Response, err error, reason string) (*http.Response, error) {
+func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Response, err error, reason string) (*http.Response, error) {
 	c := a.call
 	for n := 0; ; n++ {
 		if n > 0 {
@@ -66,12 +66,12 @@ func (r *retry) again(a *attempt, again *replay, idempotent bool, resp *http.Res
 				return resp, c.attempted(err)
 			}
 		}
-		delay, obstacle := r.plan(a, again, idempotent, resp, err, n)
+		delay, obstacle := r.plan(a, bodies, idempotent, resp, err, n)
 		if obstacle != "" || r.policy.Shadow {
 			r.suppress(a, obstacle, reason, delay)
 			return resp, c.attempted(err)
 		}
-		body, bodyErr := again.nextAfter(resp, c.req)
+		body, bodyErr := bodies.nextAfter(resp, c.req)
 		if bodyErr != nil { // of the caller's GetBody
 			r.budget.putBack()
 			r.suppress(a, "body_not_replayable", reason, 0)
@@ -109,14 +109,14 @@ func (r *retry) again(a *attempt, again *replay, idempotent bool, resp *http.Res
 
 // plan is how long to wait before retry n, or what stands against it. Where the
 // answer is a delay, a token of the budget is taken.
-func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
+func (r *retry) plan(a *attempt, bodies *replay, idempotent bool, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
 	c := a.call
 	switch {
 	case n+1 >= r.policy.MaxAttempts:
 		return 0, "max_attempts"
 	case !idempotent && !a.unsent(err):
 		return 0, "not_idempotent"
-	case again.lost():
+	case bodies.lost():
 		return 0, "body_not_replayable"
 	case r.h.breaker.refuses():
 		return 0, "breaker_open"
@@ -139,7 +139,7 @@ func (r *retry) plan(a *attempt, again *replay, idempotent bool, resp *http.Resp
 	if !r.budget.take(now) {
 		return 0, "budget"
 	}
-	if !r.policy.Shadow && !again.ready() { // last, since it may wait
+	if !r.policy.Shadow && !bodies.ready() { // last, since it may wait
 		r.budget.putBack()
 		return 0, "body_not_replayable"
 	}
@@ -161,7 +161,7 @@ func (r *retry) suppress(a *attempt, obstacle, reason string, delay time.Duratio
 		a.call.observe(Event{Kind: EventRetry, Layer: LayerRetry, Attempt: int(a.number), Delay: delay, Reason: reason, Shadow: true})
 		return
 	}
-	r.h.counts.seldom().suppressed.Add(1)
+	r.h.counts.others().suppressed.Add(1)
 	if t := r.h.t; t.debugging(a.call.ctx, t.now()) {
 		t.log(a.call.ctx, slog.LevelDebug, "retry suppressed", slog.String("host", r.h.name), slog.Int("attempt", int(a.number)),
 			slog.String("reason", obstacle), slog.Bool("shadow", r.policy.Shadow))

@@ -12,11 +12,11 @@ import (
 // counts are the totals of a host since its state was created.
 type counts struct {
 	calls, attempts, success atomic.Int64
-	few                      atomic.Pointer[fewCounts] // nil: all of them are zero
+	other                    atomic.Pointer[otherCounts] // nil: all of them are zero
 }
 
-// fewCounts are the totals that stay zero at a host that always answers.
-type fewCounts struct {
+// otherCounts are the totals that stay zero at a host that always answers.
+type otherCounts struct {
 	retries, suppressed                                              atomic.Int64
 	failure, neutral                                                 atomic.Int64
 	refusedOpen, refusedHalfOpen, rejected                           atomic.Int64
@@ -26,13 +26,13 @@ type fewCounts struct {
 	leaked                                                           atomic.Int64
 }
 
-// seldom are the few, to be added to.
-func (c *counts) seldom() *fewCounts {
-	if few := c.few.Load(); few != nil {
-		return few
+// others are the other totals, to be added to.
+func (c *counts) others() *otherCounts {
+	if other := c.other.Load(); other != nil {
+		return other
 	}
-	c.few.CompareAndSwap(nil, &fewCounts{})
-	return c.few.Load()
+	c.other.CompareAndSwap(nil, &otherCounts{})
+	return c.other.Load()
 }
 
 func (c *counts) verdict(v policy.Verdict) {
@@ -40,47 +40,47 @@ func (c *counts) verdict(v policy.Verdict) {
 	case policy.Success:
 		c.success.Add(1)
 	case policy.Failure:
-		c.seldom().failure.Add(1)
+		c.others().failure.Add(1)
 	default:
-		c.seldom().neutral.Add(1)
+		c.others().neutral.Add(1)
 	}
 }
 
 func (c *counts) refused(s State) {
-	few := c.seldom()
+	other := c.others()
 	if s == HalfOpen {
-		few.refusedHalfOpen.Add(1)
+		other.refusedHalfOpen.Add(1)
 		return
 	}
-	few.refusedOpen.Add(1)
+	other.refusedOpen.Add(1)
 }
 
 func (c *counts) timeout(e *Error) {
-	few := c.seldom()
+	other := c.others()
 	switch e.Kind {
 	case ErrConnectTimeout:
-		few.connect.Add(1)
+		other.connect.Add(1)
 	case ErrTLSTimeout:
-		few.tls.Add(1)
+		other.tls.Add(1)
 	case ErrReadTimeout:
 		switch e.Phase {
 		case phaseBody.String():
-			few.body.Add(1)
+			other.body.Add(1)
 		case phaseWrite.String():
-			few.write.Add(1)
+			other.write.Add(1)
 		default:
-			few.header.Add(1)
+			other.header.Add(1)
 		}
 	case ErrAttemptTimeout:
-		few.attempt.Add(1)
+		other.attempt.Add(1)
 	case ErrTotalTimeout:
 		if e.Phase == "queue" {
-			few.queue.Add(1)
+			other.queue.Add(1)
 		} else {
-			few.total.Add(1)
+			other.total.Add(1)
 		}
 	case ErrStreamIdle:
-		few.stream.Add(1)
+		other.stream.Add(1)
 	}
 }
 
@@ -88,14 +88,14 @@ func (c *counts) fallback(kind string, shadow bool) {
 	if shadow {
 		return
 	}
-	few := c.seldom()
+	other := c.others()
 	switch kind {
 	case "stale":
-		few.stale.Add(1)
+		other.stale.Add(1)
 	case "degraded":
-		few.degraded.Add(1)
+		other.degraded.Add(1)
 	case "fail_fast":
-		few.failFast.Add(1)
+		other.failFast.Add(1)
 	}
 }
 
@@ -217,21 +217,21 @@ func (h *host) snapshot() HostSnapshot {
 }
 
 func (c *counts) snapshot() Counts {
-	few := c.few.Load()
-	if few == nil {
-		few = &fewCounts{}
+	other := c.other.Load()
+	if other == nil {
+		other = &otherCounts{}
 	}
 	return Counts{
-		Calls: c.calls.Load(), Attempts: c.attempts.Load(), Retries: few.retries.Load(),
-		RetriesSuppressed: few.suppressed.Load(),
-		Success:           c.success.Load(), Failure: few.failure.Load(), Neutral: few.neutral.Load(),
-		RefusedOpen: few.refusedOpen.Load(), RefusedHalfOpen: few.refusedHalfOpen.Load(), Rejected: few.rejected.Load(),
-		Stale: few.stale.Load(), Degraded: few.degraded.Load(), FailFast: few.failFast.Load(), Leaked: few.leaked.Load(),
-		Hits: few.hits.Load(), Collapsed: few.collapsed.Load(), Validated: few.validated.Load(), Refreshes: few.refreshes.Load(),
+		Calls: c.calls.Load(), Attempts: c.attempts.Load(), Retries: other.retries.Load(),
+		RetriesSuppressed: other.suppressed.Load(),
+		Success:           c.success.Load(), Failure: other.failure.Load(), Neutral: other.neutral.Load(),
+		RefusedOpen: other.refusedOpen.Load(), RefusedHalfOpen: other.refusedHalfOpen.Load(), Rejected: other.rejected.Load(),
+		Stale: other.stale.Load(), Degraded: other.degraded.Load(), FailFast: other.failFast.Load(), Leaked: other.leaked.Load(),
+		Hits: other.hits.Load(), Collapsed: other.collapsed.Load(), Validated: other.validated.Load(), Refreshes: other.refreshes.Load(),
 		Timeouts: map[string]int64{
-			"queue": few.queue.Load(), "connect": few.connect.Load(), "tls": few.tls.Load(), "write": few.write.Load(),
-			"response_header": few.header.Load(), "body": few.body.Load(), "attempt": few.attempt.Load(), "total": few.total.Load(),
-			"stream": few.stream.Load(),
+			"queue": other.queue.Load(), "connect": other.connect.Load(), "tls": other.tls.Load(), "write": other.write.Load(),
+			"response_header": other.header.Load(), "body": other.body.Load(), "attempt": other.attempt.Load(), "total": other.total.Load(),
+			"stream": other.stream.Load(),
 		},
 	}
 }

@@ -10,12 +10,14 @@ import (
 // their headers in time, or were a success. Whoever has the lock next takes them over
 // into the window. Calls of a healthy host do not wait for each other so.
 //
-// It holds for one bucket of the window and one state of the breaker. When either is
-// over its mark changes, so that nothing can be added that belongs to the last one.
+// It holds for one bucket of the window and one state of the breaker. Its mark changes
+// with each of them, and with whoever takes it over, while it is for no bucket at all.
+// So who finds it to be for his bucket, having read its word before, adds to that, or
+// to nothing, since the mark has changed.
 type tally struct {
-	word   atomic.Uint64 // mark, attempts with headers, successes
+	word   atomic.Uint64 // mark, attempts with headers, successes; the mark changes under the breaker's mu alone
 	bucket atomic.Int64  // of the window, that it is for
-	uneasy atomic.Bool   // the window holds bad news, so that each call may be the one that trips: the lock it is
+	uneasy atomic.Bool   // the window holds bad news: each call may be the one that trips, and takes the lock
 }
 
 const (
@@ -24,15 +26,17 @@ const (
 	tallyMark    = 1 << (2 * tallyBits)
 	tallyBits    = 20 // of a count; there are hardly so many calls in one bucket
 	tallyMask    = 1<<tallyBits - 1
+
+	noBucket = -1
 )
 
 // note adds to the tally for an attempt of the present state; false where the lock is
-// to be taken. One who would have to wait for that insists.
-func (b *breaker) note(what, generation uint64, now time.Duration, insists bool) bool {
+// to be taken.
+func (b *breaker) note(what, generation uint64, now time.Duration) bool {
 	t := &b.tally
 	for {
-		was := t.word.Load() // first: its mark has changed if what follows is outdated
-		if was&tallyMask == tallyMask || was>>tallyBits&tallyMask == tallyMask || t.uneasy.Load() && !insists ||
+		was := t.word.Load() // first
+		if was&tallyMask == tallyMask || was>>tallyBits&tallyMask == tallyMask || t.uneasy.Load() ||
 			t.bucket.Load() != int64(now/b.width) {
 			return false
 		}
@@ -47,17 +51,17 @@ func (b *breaker) note(what, generation uint64, now time.Duration, insists bool)
 
 // noteHeaders notes an attempt that got its headers in time.
 func (b *breaker) noteHeaders(a *attempt, now time.Duration) bool {
-	e := &a.ticket.entry
-	if e.bucket.Load() != 0 || !b.note(tallyTimed, a.ticket.generation, now, false) {
+	e, n := &a.ticket.entry, int64(now/b.width)
+	if e.bucket.Load() != 0 || !b.note(tallyTimed, a.ticket.generation, now) {
 		return false
 	}
-	if !e.bucket.CompareAndSwap(0, int64(now/b.width)+1) { // its timer has just counted it, as slow
+	if !e.bucket.CompareAndSwap(0, n+1) { // its timer has just counted it, as slow
 		b.mu.Lock()
 		b.takeOver(now)
 		if _, generation := b.load(); generation == a.ticket.generation {
-			w := b.evidence()
-			w.roll(now)
-			w.add(w.head, bucket{timed: 1}, -1)
+			if w := b.evidence(); w.holds(n) {
+				w.add(n, bucket{timed: 1}, -1)
+			}
 		}
 		b.mu.Unlock()
 	}
@@ -68,15 +72,16 @@ func (b *breaker) noteHeaders(a *attempt, now time.Duration) bool {
 // that a host that always answers needs no window. b.mu is held.
 func (b *breaker) countHeaders(a *attempt, now time.Duration) {
 	e := &a.ticket.entry
-	if e.bucket.Load() == 0 && b.note(tallyTimed, a.ticket.generation, now, false) {
+	if e.bucket.Load() == 0 && b.note(tallyTimed, a.ticket.generation, now) {
 		e.bucket.Store(int64(now/b.width) + 1)
 		return
 	}
 	b.evidence().answered(now, e)
 }
 
-// noteVerdict notes the verdict on an attempt that has ended, if it is a good one.
-func (b *breaker) noteVerdict(a *attempt, resp *http.Response, now time.Duration, insists bool) bool {
+// noteSuccess notes an attempt that was one. Its timer is over, so that nobody changes
+// its entry any more: judge has counted it as slow before, if it was.
+func (b *breaker) noteSuccess(a *attempt, resp *http.Response, now time.Duration) bool {
 	if resp == nil || a.ticket.entry.slow {
 		return false
 	}
@@ -84,21 +89,22 @@ func (b *breaker) noteVerdict(a *attempt, resp *http.Response, now time.Duration
 	if a.ticket.entry.bucket.Load() == 0 {
 		what |= tallyTimed
 	}
-	return b.note(what, a.ticket.generation, now, insists)
+	return b.note(what, a.ticket.generation, now)
 }
 
-// takeOver brings the window up to date: what was noted counts when it was. b.mu is
-// held.
+// takeOver brings the window up to date: what was noted counts when it was. Readings of
+// the clock come here out of order, and the tally never goes back. b.mu is held.
 func (b *breaker) takeOver(now time.Duration) {
 	t := &b.tally
-	n := t.bucket.Load()
-	t.bucket.Store(int64(now / b.width))
+	n := t.bucket.Swap(noBucket) // nobody adds to what is taken
+	newest := max(int64(now/b.width), n)
 	was := t.word.Swap(t.next())
+	t.bucket.Store(newest)
 	if was&(tallyMark-1) == 0 {
 		return
 	}
 	w := b.evidence()
-	w.roll(now)
+	w.roll(max(now, time.Duration(newest)*b.width))
 	ended, timed := int(was&tallyMask), int(was>>tallyBits&tallyMask)
 	if ended > 0 {
 		b.consecutive = 0
@@ -107,9 +113,6 @@ func (b *breaker) takeOver(now time.Duration) {
 		w.succeeded(n, ended, timed)
 	}
 }
-
-// next is a tally of nothing, with the next mark, which only changes under b.mu.
-func (t *tally) next() uint64 { return t.word.Load()&^(tallyMark-1) + tallyMark }
 
 // evidence is the window, to be added to. b.mu is held.
 func (b *breaker) evidence() *window {
@@ -144,11 +147,18 @@ func (b *breaker) giveBackWindow(now time.Duration) {
 	}
 }
 
-// outdate drops what was noted in the state before. b.mu is held.
-func (t *tally) outdate() { t.word.Store(t.next()) }
+// next is a tally of nothing, with the next mark. The breaker's mu is held.
+func (t *tally) next() uint64 { return t.word.Load()&^(tallyMark-1) + tallyMark }
 
-// settled says how the next calls are counted. b.mu is held.
-func (b *breaker) settled() {
+// outdate drops what was noted in the state before, and lets nothing be noted until the
+// next takeOver. b.mu is held.
+func (t *tally) outdate() {
+	t.bucket.Store(noBucket)
+	t.word.Store(t.next())
+}
+
+// ease says whether the next calls need the lock to be counted. b.mu is held.
+func (b *breaker) ease() {
 	if uneasy := b.consecutive > 0 || b.window != nil && !b.window.clean() || b.policy.WindowCalls > 0; uneasy != b.tally.uneasy.Load() {
 		b.tally.uneasy.Store(uneasy)
 	}

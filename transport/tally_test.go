@@ -10,7 +10,7 @@ import (
 	"github.com/watertight-go/watertight/policy"
 )
 
-// tallied is a breaker whose window is a minute of ten buckets.
+// tallied is a breaker with the default window: a minute in sixty buckets.
 func tallied(t *testing.T) *breaker {
 	t.Helper()
 	tr := Must(New(Config{}))
@@ -122,5 +122,62 @@ func TestASuccessCanBeTheOneThatTrips(t *testing.T) {
 	}
 	if s, _ := b.load(); s != Open {
 		t.Errorf("%v", s)
+	}
+}
+
+// Readings of the clock reach the lock out of order: the tally does not go back for that,
+// nor is what was noted lost in a bucket that is taken for an older one.
+func TestALateReadingOfTheClockLosesNothing(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	success := func(now time.Duration) {
+		a := governed(b)
+		b.answered(a, now)
+		b.settle(a, policy.Success, ok, nil, now)
+	}
+	success(13 * time.Second)
+	b.counted(13 * time.Second) // there is a window, of that bucket
+	for range 1000 {
+		success(15 * time.Second)
+	}
+	success(14900 * time.Millisecond) // an end whose clock was read before
+	success(15500 * time.Millisecond)
+	if got := b.counted(16 * time.Second); got.success != 1003 || got.timed != 1003 {
+		t.Errorf("%d successes, %d with headers; want 1003 of both", got.success, got.timed)
+	}
+}
+
+// Time passes while many note, and whoever looks takes over and no more.
+func TestTallyLosesNothingFromBucketToBucket(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	const callers, each = 4, 3000
+	began := time.Now()
+	now := func() time.Duration { return 40 * time.Second * time.Since(began) / time.Second }
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for range each {
+				a := governed(b)
+				b.answered(a, now())
+				b.settle(a, policy.Success, ok, nil, now())
+			}
+		})
+	}
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		for range 2000 {
+			b.mu.Lock()
+			b.takeOver(now())
+			b.mu.Unlock()
+		}
+	}()
+	all.Wait()
+	<-over
+	at := now()
+	if at > 55*time.Second {
+		t.Skip("the machine was too slow for one window")
+	}
+	if got := b.counted(at); got.success != callers*each || got.timed != callers*each {
+		t.Errorf("%d successes, %d with headers; want %d of both", got.success, got.timed, callers*each)
 	}
 }

@@ -116,7 +116,8 @@ func (c *call) timedOut(e *Error, attempt int, shadow bool) {
 	c.tellTimeout(e, attempt, shadow)
 }
 
-// tellTimeout tells the observer of a limit that fired.
+// tellTimeout tells the observer of a limit that fired. It is not inlined, for the 280
+// bytes of an Event on the stack of endAt.
 //
 //go:noinline
 func (c *call) tellTimeout(e *Error, attempt int, shadow bool) {

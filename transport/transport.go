@@ -27,7 +27,7 @@ type Transport struct {
 	pooled   *http.Transport // base, or what is inside of it
 	around   []Middleware    // of pooled, the outermost first
 	cache    *cache.Cache
-	memory   bool // of which the store is
+	memory   bool // the store is a *cache.Memory, which does not block
 	observer Observer
 	logs     logs
 	permits  *semaphore.Weighted // of the whole process; nil: no bound

@@ -55,7 +55,7 @@ func (a *attempt) watchUpload(req *http.Request) {
 		a.clock.shift(a.clock.start, p, false)
 	}
 	if a.ticket.done != nil {
-		a.seldom().lease = a.clock.start + a.leaseTime()
+		a.needRare().lease = a.clock.start + a.leaseTime()
 		a.watch(a.clock.start)
 	}
 	a.mu.Unlock()
@@ -161,7 +161,7 @@ func (u *upload) got(n int, err error) {
 	switch {
 	case u.done.Load(): // closed while it was read
 	case short, long, err != nil && err != io.EOF && err != errReplayGone:
-		a.faulty, a.seldom().fault = true, err
+		a.faulty, a.needRare().fault = true, err
 	}
 }
 
