@@ -96,7 +96,7 @@ type Exchange struct {
 	partial     bool // asks for, or depends on, less than the whole: nothing whole may stand in
 	guarded     bool // of those, that it has a precondition that only the origin can judge
 	conditional bool // the caller has a copy of its own
-	unnamed     bool // of key the host alone is known, and epoch is that of the host: see named
+	unnamed     bool // key is not finished, and epoch is that of the host: see named
 	stored      bool // its answer is, or will be when it has been read
 }
 
@@ -148,7 +148,7 @@ func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool)
 	if x.role == bystander {
 		return
 	}
-	if later && x.role == reader && c.unheld(&x.key, req) {
+	if later && x.role == reader && c.unheld(&x.key, req) { // with the URL as it is now: who sends the request may change it
 		x.unnamed = true
 		x.sent, x.epoch, x.purge = now.Sub(c.start), c.origins.writesOf(x.key.origin).Load(), c.purges.Load()
 		return
@@ -175,24 +175,19 @@ func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool)
 	x.sent, x.epoch, x.purge = now.Sub(c.start), c.epoch(&x.key).now(), c.purges.Load()
 }
 
-// named completes the key of an Exchange, and reports whether it has one. Where the host was written to since it began, it is as if its
-// URI had been, and its answer is not stored; the next one of the host has its key from the beginning.
-func (c *Cache) named(x *Exchange, req *http.Request) bool {
+// named finishes the key of an Exchange. Where the host was written to since it began, it is as if its URI had been, and its answer is not
+// stored; the next one of the host has its key from the beginning.
+func (c *Cache) named(x *Exchange) {
 	if !x.unnamed {
-		return x.role != bystander
+		return
 	}
 	x.unnamed = false
-	x.key.name(c.seed, req.URL)
-	if x.key.size() > maxKeyBytes {
-		x.role = bystander
-		return false
-	}
+	x.key.finish(c.seed)
 	of := x.epoch
 	if x.epoch = c.epoch(&x.key).now(); c.origins.writesOf(x.key.origin).Load() != of { // in this order
 		x.epoch -= epochWrites
 		c.keeps(&x.key)
 	}
-	return true
 }
 
 // inspect reads what a GET or HEAD says about its reuse. One pass over the header is cheaper than a dozen lookups.

@@ -33,7 +33,7 @@ func (c *Cache) Flight(x *Exchange, req *http.Request) (Flight, bool) {
 
 // Stands names what is stored for a request, whatever it accepts: the answers to one URI, of one partition.
 func (c *Cache) Stands(x *Exchange, req *http.Request) Flight {
-	c.named(x, req)
+	c.named(x)
 	return Flight{key: x.key, partition: c.partitionOf(x, req)}
 }
 

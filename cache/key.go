@@ -45,6 +45,12 @@ func (c *Cache) key(k *Key, req *http.Request) bool {
 
 // name makes k, which has a host, the key of u on that host.
 func (k *Key) name(seed maphash.Seed, u *url.URL) {
+	k.take(u)
+	k.finish(seed)
+}
+
+// take takes from u what finish makes the key of.
+func (k *Key) take(u *url.URL) {
 	k.Path, k.Query = u.EscapedPath(), u.RawQuery
 	if u.Opaque != "" {
 		k.Path = u.Opaque
@@ -62,6 +68,10 @@ func (k *Key) name(seed maphash.Seed, u *url.URL) {
 	if u.ForceQuery && k.Query == "" {
 		k.Path += "?" // nothing escaped ends like this: /a? is not /a
 	}
+}
+
+// finish brings what was taken to its normal form.
+func (k *Key) finish(seed maphash.Seed) {
 	k.Path, k.Query = spelt(k.Path), spelt(k.Query)
 	k.hash = k.origin*hashFactor + maphash.String(seed, k.Path)
 	if k.Query != "" {

@@ -59,7 +59,7 @@ func (o *origins) writesOf(hash uint64) *atomic.Uint64 { return &o.writes[hash%u
 // holds reports whether something may be stored of the host of k.
 func (c *Cache) holds(k *Key) bool { return c.origins.keptOf(k.origin).Load() }
 
-// unheld reports whether nothing is stored of a request's host, which it names k by.
+// unheld reports whether nothing is stored of a request's host, and makes k one that has yet to be finished.
 func (c *Cache) unheld(k *Key, req *http.Request) bool {
 	var room origin
 	o := c.origin(&room, req)
@@ -67,7 +67,8 @@ func (c *Cache) unheld(k *Key, req *http.Request) bool {
 		return false
 	}
 	k.Scheme, k.Host, k.origin = o.scheme, o.authority, o.hash
-	return !c.holds(k)
+	k.take(req.URL)
+	return !c.holds(k) && k.size() <= maxKeyBytes
 }
 
 // keeps notes that something is about to be stored of the host of k: before the epoch is looked at, so that a write to k which

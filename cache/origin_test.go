@@ -76,3 +76,15 @@ func TestHostsOfWhichNothingIsStoredAreKnown(t *testing.T) {
 		t.Error("two more hosts are said to have something stored") // one of them may share a place
 	}
 }
+
+func TestOnlyIfCachedDoesNotDependOnWhatElseIsStored(t *testing.T) {
+	c := newClient(t)
+	long := request("GET", "https://a.test/"+strings.Repeat("x", 9<<10), "Cache-Control", "only-if-cached")
+	for _, stored := range []bool{false, true} {
+		x := c.Begin(long)
+		if _, ok := c.OnlyIfCached(&x, long); ok {
+			t.Errorf("something stored is %t: answered, though the URI is too long for the cache", stored)
+		}
+		c.do(get(), answer(200, "stored", "Cache-Control", "max-age=60"), none)
+	}
+}

@@ -121,9 +121,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 	if !whole(resp) || resp.ContentLength > c.store.MaxEntryBytes() {
 		return nil
 	}
-	if !c.named(x, req) {
-		return nil
-	}
+	c.named(x)
 	vary, ok := c.varyNames(resp.Header["Vary"])
 	if !ok {
 		return nil
@@ -270,12 +268,14 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 	if head && resp.StatusCode == http.StatusMethodNotAllowed {
 		return
 	}
-	if resp.StatusCode >= 300 && c.named(x, req) {
+	if resp.StatusCode >= 300 {
+		c.named(x)
 		c.end(&x.key)
 	}
-	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return
 	}
+	c.named(x)
 	confirmed := head && resp.StatusCode == http.StatusOK // leaves the GET's answer, if it is still that one
 	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
@@ -290,9 +290,10 @@ func (c *Cache) supersede(x *Exchange, req *http.Request, resp *http.Response) {
 // revoke removes what a 304 or 206 no longer lets be served. Both speak of the answer that a 200 would have been, but to a caller
 // who has a copy: nothing is merged here.
 func (c *Cache) revoke(x *Exchange, req *http.Request, resp *http.Response) {
-	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return
 	}
+	c.named(x)
 	wall := time.Now()
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if e.sent <= x.sent && e.matches(req) && e.revokedBy(resp, wall) {

@@ -76,9 +76,10 @@ func (c *Cache) OnlyIfCached(x *Exchange, req *http.Request) (*http.Response, bo
 
 // find is the newest stored answer to a request.
 func (c *Cache) find(x *Exchange, req *http.Request) *Entry {
-	if !c.holds(&x.key) || c.store.Len() == 0 || !c.named(x, req) {
+	if !c.holds(&x.key) || c.store.Len() == 0 {
 		return nil
 	}
+	c.named(x)
 	var best *Entry
 	for _, e := range c.store.Lookup(x.key, c.partitionOf(x, req)) {
 		if x.reuse != nil && x.reuse.forwarded == "uri-miss" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func alone() *attempt {
+func uncalled() *attempt {
 	a := &attempt{}
 	a.init(&call{ctx: context.Background(), req: &http.Request{}, opts: &noCall})
 	return a
@@ -16,7 +16,7 @@ func alone() *attempt {
 // Package context registers what it makes of a context while it holds the lock that the
 // function takes: an attempt that has just ended must not call it at once.
 func TestAnAttemptMayEndWhileAContextIsMadeOfIt(t *testing.T) {
-	a := alone()
+	a := uncalled()
 	a.stop()
 	var held sync.Mutex
 	called := make(chan struct{})
@@ -34,7 +34,7 @@ func TestAnAttemptMayEndWhileAContextIsMadeOfIt(t *testing.T) {
 }
 
 func TestContextsOfAnAttemptEndWithIt(t *testing.T) {
-	a := alone()
+	a := uncalled()
 	var made []context.Context
 	for i := range 5 {
 		ctx, cancel := context.WithCancel(a)

@@ -134,15 +134,17 @@ func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.mu.Lock()
 	a.conn, a.reused = true, info.Reused
 	a.dials++
-	switch idle := info.WasIdle && a.clock.phase == phaseConnect; {
-	case idle && !a.ended: // it was had at once
+	h, p := a.call.h, a.pool
+	atOnce := info.WasIdle && a.clock.phase == phaseConnect && h.key.scheme == "http" && len(h.t.around) == 0 && !p.multiplexed.Load()
+	switch { // else it may have been waited for, or a Middleware
+	case atOnce && !a.ended:
 		a.clock.shift(a.clock.since, phaseWrite, a.clock.uploading)
-	case !idle:
+	case !atOnce:
 		a.move(phaseWrite, phaseConnect, phaseTLS)
 	}
 	a.mu.Unlock()
 	if info.WasIdle {
-		a.pool.took()
+		p.took()
 	}
 }
 

@@ -14,7 +14,7 @@ func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
 
 // Done is closed when the caller leaves, a limit fires, or the attempt ends.
 func (a *attempt) Done() <-chan struct{} {
-	if a.parent.Done() != nil {
+	if !a.alone() {
 		return a.standard().ctx.Done()
 	}
 	a.mu.Lock()
@@ -28,10 +28,20 @@ func (a *attempt) Done() <-chan struct{} {
 	return a.done
 }
 
+// alone reports whether the caller's context never ends.
+func (a *attempt) alone() bool {
+	if a.parent.Done() != nil {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.std == nil // nor has ever been one that does
+}
+
 // AfterFunc is how package context has what is made of the attempt end with it, where
 // it would otherwise start a goroutine.
 func (a *attempt) AfterFunc(f func()) (stop func() bool) {
-	if a.parent.Done() != nil {
+	if !a.alone() {
 		return context.AfterFunc(a.standard().ctx, f)
 	}
 	e := &afterwards{a: a, f: f}
@@ -88,6 +98,10 @@ func (a *attempt) Value(key any) any {
 		return a
 	}
 	switch key {
+	case cancelKey:
+		if a.parent.Done() == nil { // what it may be derived from has let go of it
+			return nil
+		}
 	case traceKey:
 		if a.trace != nil {
 			return a.trace

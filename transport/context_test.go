@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/watertight-go/watertight/policy"
 	"github.com/watertight-go/watertight/transport"
 )
 
@@ -71,5 +72,43 @@ func TestContextOfTheCallerIsAskedUnderNoLock(t *testing.T) {
 	}
 	if before == 0 || times.Load() == before {
 		t.Errorf("asked %d times, and %d in all", before, times.Load())
+	}
+}
+
+// detached is how contexts were freed of their end before context.WithoutCancel.
+type detached struct{ context.Context }
+
+func (detached) Done() <-chan struct{}       { return nil }
+func (detached) Err() error                  { return nil }
+func (detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+func TestTheCauseOfAnAttemptIsNotThatOfAContextLongAgo(t *testing.T) {
+	old := errors.New("of long ago")
+	var causes []error
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		<-ctx.Done()
+		causes = append(causes, context.Cause(ctx), context.Cause(r.Context()))
+		return nil, ctx.Err()
+	})
+	tr := transport.Must(transport.New(transport.Config{Base: base, Default: policy.Policy{Timeout: policy.Timeout{Attempt: 10 * time.Millisecond}}}))
+	defer func() { _ = tr.Close() }()
+	ended, end := context.WithCancelCause(t.Context())
+	end(old)
+	req, err := http.NewRequestWithContext(detached{ended}, http.MethodGet, "http://a.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.RoundTrip(req); !errors.Is(err, transport.ErrAttemptTimeout) {
+		t.Error(err)
+	}
+	for _, cause := range causes {
+		if cause != context.Canceled {
+			t.Errorf("%v", cause)
+		}
+	}
+	if len(causes) != 2 {
+		t.Error("the base was not reached")
 	}
 }

@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"io"
 	"net/http"
 	"testing"
 
@@ -84,5 +85,29 @@ func TestARefusalFindsWhatIsStoredHoweverItsHostIsSpelt(t *testing.T) {
 			}
 			_ = tr.Close()
 		}
+	}
+}
+
+// A base must not change a request, but may: what it answers is stored under the URL that
+// was asked for.
+func TestAnAnswerIsStoredUnderTheURLThatWasAskedFor(t *testing.T) {
+	fails := false
+	base := rt(func(r *http.Request) (*http.Response, error) {
+		if fails {
+			return nil, io.ErrUnexpectedEOF
+		}
+		r.URL.Path, r.URL.RawQuery = "/v2"+r.URL.Path, "key=x"
+		return newStub(3).RoundTrip(r)
+	})
+	tr := transport.Must(transport.New(transport.Config{Base: base, Default: tenMinutes(), Logger: quiet()}))
+	defer func() { _ = tr.Close() }()
+	for _, fails = range []bool{false, true} {
+		if status, body := retryDo(t, tr, retryRequest(t, http.MethodGet, "http://a.test/a", nil)); status != http.StatusOK || body != "xxx" {
+			t.Errorf("%d %q", status, body)
+		}
+	}
+	if resp, err := tr.RoundTrip(retryRequest(t, http.MethodGet, "http://a.test/v2/a?key=x", nil)); err == nil {
+		_ = resp.Body.Close()
+		t.Error("served under a URL that was never asked for")
 	}
 }

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"math"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -27,7 +28,7 @@ const (
 	tallyBits    = 20 // of a count; there are hardly so many calls in one bucket
 	tallyMask    = 1<<tallyBits - 1
 
-	noBucket = -1
+	noBucket = math.MinInt64
 )
 
 // note adds to the tally for an attempt of the present state; false where the lock is

@@ -181,3 +181,25 @@ func TestTallyLosesNothingFromBucketToBucket(t *testing.T) {
 		t.Errorf("%d successes, %d with headers; want %d of both", got.success, got.timed, callers*each)
 	}
 }
+
+// The clock of a Transport that was made outside of a bubble of testing/synctest is below
+// zero inside, and its window holds what happens there all the same.
+func TestAWindowHoldsWhatHappensInAnotherTime(t *testing.T) {
+	b, ok := tallied(t), &http.Response{StatusCode: 200}
+	for _, at := range []time.Duration{5 * time.Second, -26 * 365 * 24 * time.Hour, 6 * time.Second} {
+		for range 30 {
+			a := governed(b)
+			b.answered(a, at)
+			b.settle(a, policy.Success, ok, nil, at)
+		}
+		late := governed(b)
+		b.answered(late, at)
+		b.slow(late, at)
+		b.settle(late, policy.Success, ok, nil, at)
+		if got := b.counted(at); got.success != 31 || got.timed != 31 || got.slow != 1 {
+			t.Errorf("at %v: %+v", at, got.bucket)
+		}
+		b.force(ForcedClosed, "forced")
+		b.force(Closed, "reset")
+	}
+}

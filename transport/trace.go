@@ -20,6 +20,13 @@ var traceKey = func() any {
 	return k.key
 }()
 
+// cancelKey is that by which package context finds what it can cancel, or ask for a cause.
+var cancelKey = func() any {
+	var k askedFor
+	_ = context.Cause(&k)
+	return k.key
+}()
+
 // askedFor is a context that remembers what it was asked for.
 type askedFor struct {
 	context.Context
@@ -30,6 +37,8 @@ func (k *askedFor) Value(key any) any {
 	k.key = key
 	return nil
 }
+
+func (k *askedFor) Err() error { return context.Canceled } // or there is no cause to ask for
 
 // until is how long an attempt lets a hook run.
 type until uint8

@@ -60,8 +60,8 @@ func newWindow(span time.Duration, buckets, calls int, slowCall time.Duration) *
 
 // roll lets buckets expire.
 func (w *window) roll(now time.Duration) {
-	seq := int64(now / w.width)
-	if seq-w.head >= int64(len(w.buckets)) {
+	seq, all := int64(now/w.width), int64(len(w.buckets))
+	if seq-w.head >= all || w.head-seq >= all { // or the clock is another, that of a bubble of testing/synctest
 		clear(w.buckets)
 		w.sum, w.head = bucket{}, seq
 		return
@@ -75,7 +75,10 @@ func (w *window) roll(now time.Duration) {
 }
 
 // at returns a bucket that the window holds.
-func (w *window) at(n int64) *bucket { return &w.buckets[n%int64(len(w.buckets))] }
+func (w *window) at(n int64) *bucket {
+	all := int64(len(w.buckets))
+	return &w.buckets[(n%all+all)%all]
+}
 
 // holds reports whether a bucket has not expired.
 func (w *window) holds(n int64) bool { return n > w.head-int64(len(w.buckets)) }
@@ -105,10 +108,10 @@ func (w *window) slowed(now time.Duration, e *entry) {
 	}
 	w.roll(now)
 	was := e.bucket.Swap(w.head + 1)
-	if was > 0 && w.holds(was-1) {
+	if was != 0 && w.holds(was-1) {
 		w.add(was-1, bucket{timed: 1}, -1)
 	}
-	if w.timings != nil && !(was > 0 && w.timings.set(e.seq)) {
+	if w.timings != nil && !(was != 0 && w.timings.set(e.seq)) {
 		e.seq = w.timings.push(true)
 	}
 	e.slow = true
