@@ -46,7 +46,7 @@ func BenchmarkHung(b *testing.B) {
 
 // bounding is who may be measured: bare, and whoever can hold so many calls.
 func bounding(p peer.Peer) bool {
-	return p.Name == "bare" || p.Name == "timeout" || p.Breaks || p.Bounds
+	return p.Name == "bare" || p.Name == "timeout" || p.Breaks() || p.Bounds()
 }
 
 func holding(b *testing.B, p peer.Peer) (bytes, goroutines float64) {
@@ -73,7 +73,7 @@ func holding(b *testing.B, p peer.Peer) (bytes, goroutines float64) {
 // BenchmarkHungKnown is how long it takes until the first call is refused, when every
 // call hangs, a call is slow after 200 ms, and an attempt may take a second.
 func BenchmarkHungKnown(b *testing.B) {
-	each(b, func(p peer.Peer) bool { return p.Breaks }, func(b *testing.B, p peer.Peer) {
+	each(b, peer.Peer.Breaks, func(b *testing.B, p peer.Peer) {
 		var knows []float64
 		for b.Loop() {
 			took, ok := known(b, p)
