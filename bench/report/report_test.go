@@ -126,6 +126,20 @@ func TestTargetsAreComparedRawAndScaled(t *testing.T) {
 	}
 }
 
+func TestFiguresAreToldFromTheirLimits(t *testing.T) {
+	for _, test := range []struct {
+		limit, v float64
+		want     string
+	}{
+		{1.1, 1.1, "1.10"}, {1.1, 1.2, "1.20"}, {1.1, 1.1004, "1.1004"}, {1.1, 1.10049, "1.1005"},
+		{0.95, 0.9499, "0.9499"}, {1000, 1000.3, "1000.3"}, {0, 0.0001, "0.0001"}, {0, 0, "0"},
+	} {
+		if got := (target{limit: test.limit}).number(test.v); got != test.want {
+			t.Errorf("%v beside a limit of %v: %s, want %s", test.v, test.limit, got, test.want)
+		}
+	}
+}
+
 func TestAlternativesHaveSubBenchmarksOfTheirOwn(t *testing.T) {
 	names := []string{"BenchmarkCall", "BenchmarkCallParallel2", "BenchmarkLoopback", "ok"}
 	got, err := named(names, "Call$|Loopback/h1/8")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -66,6 +67,20 @@ func targets() []target {
 	)
 }
 
+// number has enough digits to be told from the limit, where it is not the limit.
+func (t target) number(v float64) string {
+	s := number(v)
+	if v == t.limit || s != number(t.limit) {
+		return s
+	}
+	for digits := 1; ; digits++ {
+		s = strconv.FormatFloat(v, 'f', digits, 64)
+		if s != strconv.FormatFloat(t.limit, 'f', digits, 64) {
+			return s
+		}
+	}
+}
+
 func (t target) met(v float64) string {
 	if t.least && v >= t.limit || !t.least && v <= t.limit {
 		return "met"
@@ -94,9 +109,9 @@ func targetTable(f *figures) string {
 		}
 		row := []string{t.what, bound + number(t.limit), "not measured", "", "", ""}
 		if v, ok := t.value(f); ok {
-			row[2], row[3] = number(v), t.met(v)
+			row[2], row[3] = t.number(v), t.met(v)
 			if t.time && known {
-				row[4], row[5] = number(v*factor), t.met(v*factor)
+				row[4], row[5] = t.number(v*factor), t.met(v*factor)
 			}
 		}
 		rows = append(rows, row)
@@ -104,7 +119,7 @@ func targetTable(f *figures) string {
 	var b strings.Builder
 	if known {
 		ns, _ := beyondStub("timeout")(f)
-		fmt.Fprintf(&b, "A call of `timeout` takes %s ns beyond the stub here and %d ns on the machine for which the times were set: times are scaled by %s.\n\n",
+		fmt.Fprintf(&b, "A call of `timeout` takes %s ns beyond the stub here and %d ns on the machine for which the times were set: times are scaled by %s, to compare machines. What was measured decides, not what it is scaled to.\n\n",
 			number(ns), reference, number(factor))
 	}
 	return b.String() + markdown(rows)
