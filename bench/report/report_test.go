@@ -81,6 +81,8 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 		f.add(figure{"Call", "complete", "ns/op"}, round, 500*factor)
 	}
 	f.add(figure{"Call", "complete", "ns/op"}, 3, 1) // which bare has none of
+	f.add(figure{"Call", "complete", "ns/op"}, 4, 1)
+	f.add(figure{"Call", "bare", "ns/op"}, 4, 0) // of which there is no ratio
 	if got, ok := f.ratio(figure{"Call", "complete", "ns/op"}, figure{"Call", "bare", "ns/op"}); !ok || got != 5 {
 		t.Errorf("%v, %v; want 5", got, ok)
 	}
@@ -142,12 +144,21 @@ func TestFiguresAreToldFromTheirLimits(t *testing.T) {
 
 func TestAlternativesHaveSubBenchmarksOfTheirOwn(t *testing.T) {
 	names := []string{"BenchmarkCall", "BenchmarkCallParallel2", "BenchmarkLoopback", "ok"}
-	got, err := named(names, "Call$|Loopback/h1/8")
-	if err != nil {
-		t.Fatal(err)
+	for pattern, want := range map[string][]work{
+		"Call$|Loopback/h1/8":        {{"BenchmarkCall", nil}, {"BenchmarkLoopback", []string{"h1/8"}}},
+		"Loopback/h1/8|Loopback/h2":  {{"BenchmarkLoopback", []string{"h1/8", "h2"}}},
+		"Loopback/h1/8|Loop|CallPar": {{"BenchmarkCallParallel2", nil}, {"BenchmarkLoopback", nil}},
+		"Nothing":                    nil,
+	} {
+		if got, err := named(names, pattern); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v; want %v", pattern, got, err, want)
+		}
 	}
-	if want := []work{{"BenchmarkCall", ""}, {"BenchmarkLoopback", "h1/8"}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	if got, want := (work{"BenchmarkLoopback", []string{"h1/8", "h2"}}).pattern(), "^BenchmarkLoopback$/h1/8|^BenchmarkLoopback$/h2"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if _, err := named(names, "Loopback/(h1|h2)/8"); err == nil || !strings.Contains(err.Error(), "parentheses") {
+		t.Errorf("with parentheses: %v", err)
 	}
 }
 

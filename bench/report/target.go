@@ -26,7 +26,7 @@ func figureOf(work, unit string) func(*figures) (float64, bool) {
 // beyondStub is what a call of a peer takes more than one of the stub alone.
 func beyondStub(peer string) func(*figures) (float64, bool) {
 	return func(f *figures) (float64, bool) {
-		return f.combined(figure{"Call", peer, "ns/op"}, figure{"Call", "bare", "ns/op"}, func(a, b float64) float64 { return a - b })
+		return f.difference(figure{"Call", peer, "ns/op"}, figure{"Call", "bare", "ns/op"})
 	}
 }
 
@@ -62,7 +62,7 @@ func targets() []target {
 		target{what: "a call in flight, goroutines", limit: 0, value: figureOf("Hung", "goroutines/call")},
 		target{what: "100,000 hosts, heap to that after 10,000", limit: 1.1, value: figureOf("Hosts100000", "heap-growth")},
 		target{what: "100,000 hosts, ns that a call takes more", limit: 2000, time: true, value: func(f *figures) (float64, bool) {
-			return f.combined(figure{"Hosts100000", "complete", "ns/op"}, figure{"Call", "complete", "ns/op"}, func(a, b float64) float64 { return a - b })
+			return f.difference(figure{"Hosts100000", "complete", "ns/op"}, figure{"Call", "complete", "ns/op"})
 		}},
 	)
 }
