@@ -92,9 +92,9 @@ func TestTableHasRatiosAndLetters(t *testing.T) {
 	rows := rows(parsed(t, "500"), "Call", map[string]string{"timeout": "a–c"})
 	for i, want := range [][]string{
 		{"peer", "ns/op", "x bare", "B/op", "allocs/op", "what it gets wrong"},
-		{"bare", "100", "1", "192", "3", ""},
+		{"bare", "100", "", "192", "3", "—"},
 		{"timeout", "1,000", "10", "824", "10", "a–c"},
-		{"complete", "500", "5", "1,608", "10", ""},
+		{"complete", "500", "5", "1,608", "10", "—"},
 	} {
 		if !reflect.DeepEqual(rows[i], want) {
 			t.Errorf("row %d is %q, want %q", i, rows[i], want)
