@@ -136,7 +136,7 @@ func TestHystrixRefusalsOpenTheBreaker(t *testing.T) {
 	}
 }
 
-// heimdall-hystrix: callers who leave open its breaker.
+// heimdall-hystrix: callers who give up trip its breaker.
 func TestHystrixCountsCallersWhoLeave(t *testing.T) {
 	rt := hystrixOver(t, patient, hystrix.WithSleepWindow(60_000))
 	if !opens(t, func() error {
