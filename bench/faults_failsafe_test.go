@@ -197,7 +197,8 @@ func TestFailsafeWaitsForADay(t *testing.T) {
 	})
 }
 
-// failsafe-go: callers who leave open its breaker.
+// failsafe-go: by default, callers who give up trip its breaker (HandleIf is to leave
+// them out).
 func TestFailsafeCountsCallersWhoLeave(t *testing.T) {
 	rt := failsafehttp.NewRoundTripper(patient, circuitbreaker.NewWithDefaults[*http.Response]())
 	if err := leave(t, rt, 1); !errors.Is(err, circuitbreaker.ErrOpen) {

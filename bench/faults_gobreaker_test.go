@@ -33,7 +33,8 @@ func broken(cb *gobreaker.CircuitBreaker[[]byte], base http.RoundTripper) http.R
 	})
 }
 
-// gobreaker: callers who leave open its breaker.
+// gobreaker: by default, callers who give up trip its breaker (IsExcluded is to leave
+// them out).
 func TestGobreakerCountsCallersWhoLeave(t *testing.T) {
 	rt := broken(gobreaker.NewCircuitBreaker[[]byte](gobreaker.Settings{}), patient)
 	if err := leave(t, rt, 6); !errors.Is(err, gobreaker.ErrOpenState) {

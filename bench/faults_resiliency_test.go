@@ -121,7 +121,8 @@ func TestResiliencyDeadlineEndsNothing(t *testing.T) {
 	})
 }
 
-// go-resiliency: callers who leave open its breaker.
+// go-resiliency: callers who give up trip its breaker, unless its user filters the
+// error.
 func TestResiliencyCountsCallersWhoLeave(t *testing.T) {
 	b := breaker.New(3, 1, time.Minute)
 	rt := answer(func(req *http.Request) (resp *http.Response, err error) {

@@ -2,6 +2,7 @@ package bench_test
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"runtime"
 	"sync"
@@ -46,7 +47,7 @@ func BenchmarkHung(b *testing.B) {
 
 // bounding is who may be measured: bare, and whoever can hold so many calls.
 func bounding(p peer.Peer) bool {
-	return p.Name == "bare" || p.Name == "timeout" || p.Breaks || p.Bounds
+	return p.Name == "bare" || p.Name == "timeout" || p.Breaks() || p.Bounds()
 }
 
 func holding(b *testing.B, p peer.Peer) (bytes, goroutines float64) {
@@ -60,7 +61,7 @@ func holding(b *testing.B, p peer.Peer) (bytes, goroutines float64) {
 	defer cancel()
 	before, running := memory(), runtime.NumGoroutine()
 	var wg sync.WaitGroup
-	call(ctx, b, rt, hung, &wg)
+	call(ctx, b, rt, hung, &wg, nil)
 	for origin.held.Load() < hung {
 		time.Sleep(time.Millisecond)
 	}
@@ -70,10 +71,11 @@ func holding(b *testing.B, p peer.Peer) (bytes, goroutines float64) {
 	return bytes, goroutines
 }
 
-// BenchmarkHungKnown is how long it takes until the first call is refused, when every
-// call hangs, a call is slow after 200 ms, and an attempt may take a second.
+// BenchmarkHungKnown is how long it takes until the first call is refused by an open
+// breaker, when every call hangs, a call is slow after 200 ms, and an attempt may take a
+// second.
 func BenchmarkHungKnown(b *testing.B) {
-	each(b, func(p peer.Peer) bool { return p.Breaks }, func(b *testing.B, p peer.Peer) {
+	each(b, peer.Peer.Breaks, func(b *testing.B, p peer.Peer) {
 		var knows []float64
 		for b.Loop() {
 			took, ok := known(b, p)
@@ -96,34 +98,45 @@ func known(b *testing.B, p peer.Peer) (took time.Duration, ok bool) {
 	conf.Retry = policy.Retry{}
 	conf.Breaker.SlowCall, conf.Breaker.SlowRate = 200*time.Millisecond, 0.5
 	conf.Bulkhead.MaxConcurrent, conf.Bulkhead.MaxWait = 100_000, time.Minute
-	origin := &hanging{}
-	rt := p.New(origin, conf)
+	rt := p.New(&hanging{}, conf)
 	defer end(rt)
 	ctx, cancel := context.WithCancel(b.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
+	refused := make(chan time.Time, 1)
 	began := time.Now()
-	call(ctx, b, rt, 100, &wg)
+	call(ctx, b, rt, 100, &wg, nil)
 	for time.Since(began) < patience {
-		before := origin.ever.Load()
-		call(ctx, b, rt, 1, &wg)
-		time.Sleep(5 * time.Millisecond)
-		if origin.ever.Load() == before {
-			return time.Since(began), true
+		call(ctx, b, rt, 1, &wg, func(err error) {
+			if errors.Is(err, p.Open) {
+				select {
+				case refused <- time.Now():
+				default: // another was the first
+				}
+			}
+		})
+		select {
+		case at := <-refused:
+			return at.Sub(began), true
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 	return 0, false
 }
 
-// call makes n calls that somebody else ends.
-func call(ctx context.Context, b *testing.B, rt http.RoundTripper, n int, wg *sync.WaitGroup) {
+// call makes n calls that somebody else ends, or a refusal: ended is told.
+func call(ctx context.Context, b *testing.B, rt http.RoundTripper, n int, wg *sync.WaitGroup, ended func(error)) {
 	for range n {
 		req := request(b, host).WithContext(ctx)
 		wg.Go(func() {
-			if resp, err := rt.RoundTrip(req); err == nil {
+			resp, err := rt.RoundTrip(req)
+			if err == nil {
 				_ = resp.Body.Close()
+			}
+			if ended != nil {
+				ended(err)
 			}
 		})
 	}

@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"errors"
 	"net/http"
 
 	"github.com/failsafe-go/failsafe-go"
@@ -15,7 +16,8 @@ import (
 // newFailsafe composes failsafe-go's policies in the order that it recommends: the
 // retries around the breaker, the bulkhead and the timeout of an attempt. It has no
 // limit for the whole call and no budget here, which spares it their cost, and its
-// retries leave refusals alone, which by default they repeat.
+// retries leave refusals alone, which by default they repeat, and its breaker does,
+// for which by default a full bulkhead is a failure of the host.
 func newFailsafe(base http.RoundTripper, p policy.Policy) http.RoundTripper {
 	var policies []failsafe.Policy[*http.Response]
 	if p.Retry.Enabled() {
@@ -30,7 +32,7 @@ func newFailsafe(base http.RoundTripper, p policy.Policy) http.RoundTripper {
 	}
 	if b := p.Breaker; b.Enabled() {
 		policies = append(policies, circuitbreaker.NewBuilder[*http.Response]().
-			HandleIf(func(resp *http.Response, err error) bool { return err != nil || resp.StatusCode >= 500 }).
+			HandleIf(failed).
 			WithFailureRateThreshold(b.FailureRate, uint(b.MinCalls), b.Window).
 			WithDelay(b.OpenFor).
 			WithSuccessThreshold(uint(b.HalfOpenProbes)).
@@ -43,4 +45,12 @@ func newFailsafe(base http.RoundTripper, p policy.Policy) http.RoundTripper {
 		policies = append(policies, timeout.New[*http.Response](limit))
 	}
 	return failsafehttp.NewRoundTripper(base, policies...)
+}
+
+// failed reports whether an attempt says that its host fails: a refusal says nothing.
+func failed(resp *http.Response, err error) bool {
+	if err != nil {
+		return !errors.Is(err, bulkhead.ErrFull) && !errors.Is(err, circuitbreaker.ErrOpen)
+	}
+	return resp.StatusCode >= 500
 }

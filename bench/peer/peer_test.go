@@ -57,9 +57,14 @@ func TestEveryPeerAnswers(t *testing.T) {
 				t.Errorf("%s: %q, %v", p.Name, got, err)
 			}
 		}
-		if c, ok := rt.(io.Closer); ok {
-			_ = c.Close()
-		}
+		end(rt)
+	}
+}
+
+// end closes what can be.
+func end(rt http.RoundTripper) {
+	if c, ok := rt.(io.Closer); ok {
+		_ = c.Close()
 	}
 }
 
@@ -162,4 +167,67 @@ func TestFloorRepeatsWhatMayBeRepeated(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A peer must refuse by the layer that it is said to have: another would be measured
+// in its place. Each is asked more than once, for a refusal that were taken for a
+// failure of the host would open the breaker.
+func TestEveryPeerBoundsAsItSays(t *testing.T) {
+	for _, p := range All() {
+		if !p.Bounds() {
+			continue
+		}
+		conf := policy.Default()
+		conf.Retry = policy.Retry{}
+		conf.Bulkhead.MaxConcurrent, conf.Breaker.MinCalls = 1, 1
+		if p.Tangled {
+			conf.Breaker = policy.Breaker{}
+		}
+		entered, leave, gone := make(chan struct{}), make(chan struct{}), make(chan struct{})
+		rt := p.New(base(func(req *http.Request) (*http.Response, error) {
+			close(entered)
+			<-leave
+			return hello(req)
+		}), conf)
+		held, req := request(t, http.MethodGet, "http://one.test/"), request(t, http.MethodGet, "http://one.test/")
+		go func() {
+			defer close(gone)
+			if _, err := call(rt, held); err != nil {
+				t.Errorf("%s: the call that is let in: %v", p.Name, err)
+			}
+		}()
+		<-entered
+		for range 3 {
+			if _, err := call(rt, req); !errors.Is(err, p.Full) {
+				t.Errorf("%s: %v, want %v", p.Name, err, p.Full)
+			}
+		}
+		close(leave)
+		<-gone
+		end(rt)
+	}
+}
+
+func TestEveryPeerBreaksAsItSays(t *testing.T) {
+	for _, p := range All() {
+		if !p.Breaks() {
+			continue
+		}
+		conf := policy.Default()
+		conf.Retry = policy.Retry{}
+		rt := p.New(base(func(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }), conf)
+		req := request(t, http.MethodGet, "http://one.test/")
+		_, err := call(rt, req)
+		if err == nil || errors.Is(err, p.Open) {
+			t.Errorf("%s: the first call: %v", p.Name, err)
+		}
+		for limit := time.Now().Add(30 * time.Second); !errors.Is(err, p.Open) && time.Now().Before(limit); {
+			_, err = call(rt, req)
+			time.Sleep(time.Millisecond) // hystrix-go counts a moment later
+		}
+		if !errors.Is(err, p.Open) {
+			t.Errorf("%s: %v, want %v", p.Name, err, p.Open)
+		}
+		end(rt)
+	}
 }

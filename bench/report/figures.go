@@ -78,25 +78,26 @@ func (f *figures) of(work, peer, unit string) (float64, bool) {
 	return median(all)
 }
 
-// combined is the median of what two figures of the same round make together.
-func (f *figures) combined(a, b figure, make func(a, b float64) float64) (float64, bool) {
+// difference is the median of the differences of each round.
+func (f *figures) difference(a, b figure) (float64, bool) {
 	var all []float64
 	for round, v := range f.values[a] {
 		if w, ok := f.values[b][round]; ok {
-			all = append(all, make(v, w))
+			all = append(all, v-w)
 		}
 	}
 	return median(all)
 }
 
-// ratio is the median of the ratios of each round.
+// ratio is the median of the ratios of each round, those left out that are none.
 func (f *figures) ratio(a, b figure) (float64, bool) {
-	return f.combined(a, b, func(a, b float64) float64 {
-		if b == 0 {
-			return 0
+	var all []float64
+	for round, v := range f.values[a] {
+		if w := f.values[b][round]; w != 0 {
+			all = append(all, v/w)
 		}
-		return a / b
-	})
+	}
+	return median(all)
 }
 
 func median(all []float64) (float64, bool) {

@@ -81,6 +81,8 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 		f.add(figure{"Call", "complete", "ns/op"}, round, 500*factor)
 	}
 	f.add(figure{"Call", "complete", "ns/op"}, 3, 1) // which bare has none of
+	f.add(figure{"Call", "complete", "ns/op"}, 4, 1)
+	f.add(figure{"Call", "bare", "ns/op"}, 4, 0) // of which there is no ratio
 	if got, ok := f.ratio(figure{"Call", "complete", "ns/op"}, figure{"Call", "bare", "ns/op"}); !ok || got != 5 {
 		t.Errorf("%v, %v; want 5", got, ok)
 	}
@@ -90,9 +92,9 @@ func TestTableHasRatiosAndLetters(t *testing.T) {
 	rows := rows(parsed(t, "500"), "Call", map[string]string{"timeout": "a–c"})
 	for i, want := range [][]string{
 		{"peer", "ns/op", "x bare", "B/op", "allocs/op", "what it gets wrong"},
-		{"bare", "100", "1", "192", "3", ""},
+		{"bare", "100", "", "192", "3", "—"},
 		{"timeout", "1,000", "10", "824", "10", "a–c"},
-		{"complete", "500", "5", "1,608", "10", ""},
+		{"complete", "500", "5", "1,608", "10", "—"},
 	} {
 		if !reflect.DeepEqual(rows[i], want) {
 			t.Errorf("row %d is %q, want %q", i, rows[i], want)
@@ -126,14 +128,37 @@ func TestTargetsAreComparedRawAndScaled(t *testing.T) {
 	}
 }
 
+func TestFiguresAreToldFromTheirLimits(t *testing.T) {
+	for _, test := range []struct {
+		limit, v float64
+		want     string
+	}{
+		{1.1, 1.1, "1.10"}, {1.1, 1.2, "1.20"}, {1.1, 1.1004, "1.1004"}, {1.1, 1.10049, "1.1005"},
+		{0.95, 0.9499, "0.9499"}, {1000, 1000.3, "1000.3"}, {0, 0.0001, "0.0001"}, {0, 0, "0"},
+	} {
+		if got := (target{limit: test.limit}).number(test.v); got != test.want {
+			t.Errorf("%v beside a limit of %v: %s, want %s", test.v, test.limit, got, test.want)
+		}
+	}
+}
+
 func TestAlternativesHaveSubBenchmarksOfTheirOwn(t *testing.T) {
 	names := []string{"BenchmarkCall", "BenchmarkCallParallel2", "BenchmarkLoopback", "ok"}
-	got, err := named(names, "Call$|Loopback/h1/8")
-	if err != nil {
-		t.Fatal(err)
+	for pattern, want := range map[string][]work{
+		"Call$|Loopback/h1/8":        {{"BenchmarkCall", nil}, {"BenchmarkLoopback", []string{"h1/8"}}},
+		"Loopback/h1/8|Loopback/h2":  {{"BenchmarkLoopback", []string{"h1/8", "h2"}}},
+		"Loopback/h1/8|Loop|CallPar": {{"BenchmarkCallParallel2", nil}, {"BenchmarkLoopback", nil}},
+		"Nothing":                    nil,
+	} {
+		if got, err := named(names, pattern); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%s: %v, %v; want %v", pattern, got, err, want)
+		}
 	}
-	if want := []work{{"BenchmarkCall", ""}, {"BenchmarkLoopback", "h1/8"}}; !reflect.DeepEqual(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	if got, want := (work{"BenchmarkLoopback", []string{"h1/8", "h2"}}).pattern(), "^BenchmarkLoopback$/h1/8|^BenchmarkLoopback$/h2"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if _, err := named(names, "Loopback/(h1|h2)/8"); err == nil || !strings.Contains(err.Error(), "parentheses") {
+		t.Errorf("with parentheses: %v", err)
 	}
 }
 

@@ -40,5 +40,7 @@ say, is a breaker and nothing else.
 - ` + "`…-per-host`" + ` is the same behind a sync.Map of hosts; what is not so named keeps one state for all.
 - ` + "`go-retryablehttp`" + ` and ` + "`heimdall`" + ` have an http.Client in them, which is part of their figures.
 - Ratios (throughput-ratio, p99-ratio) are to bare's, turn by turn, in the same process; their median is shown.
-- The letters are those of the list below the tables.
+- The letters are those of the list below the tables. There is none where there is no library of somebody else's,
+  which does not say that nothing is wrong: ` + "`floor`" + ` learns of a hang when the limit is over, and ` + "`timeout`" + `
+  and ` + "`bare`" + ` do nothing else. What watertight promises, its own tests hold it to.
 `

@@ -91,8 +91,20 @@ func (r *runner) prove(faults []fault) error {
 	return nil
 }
 
-// work is one benchmark to run.
-type work struct{ name, sub string }
+// work is one benchmark to run, with patterns of its sub-benchmarks: none is all.
+type work struct {
+	name string
+	subs []string
+}
+
+// pattern is for the testing package.
+func (w work) pattern() string {
+	top := "^" + w.name + "$"
+	if len(w.subs) == 0 {
+		return top
+	}
+	return top + "/" + strings.Join(w.subs, "|"+top+"/")
+}
 
 // works are the benchmarks that a pattern names.
 func (r *runner) works(pattern string) ([]work, error) {
@@ -111,21 +123,34 @@ func (r *runner) works(pattern string) ([]work, error) {
 // its alternatives are patterns of their own, and what follows a slash in one is for
 // sub-benchmarks.
 func named(names []string, pattern string) ([]work, error) {
+	if strings.ContainsAny(pattern, "()") { // in which there may be alternatives, and slashes
+		return nil, fmt.Errorf("-bench %s: parentheses are not understood: write A/x|A/y for A/(x|y)", pattern)
+	}
 	var all []work
 	for _, name := range names {
 		if !strings.HasPrefix(name, "Benchmark") { // what the binary says after them
 			continue
 		}
+		var subs []string
+		some, whole := false, false
 		for alternative := range strings.SplitSeq(pattern, "|") {
 			top, sub, _ := strings.Cut(alternative, "/")
 			match, err := regexp.MatchString(top, name)
-			if err != nil {
-				return nil, err
+			switch {
+			case err != nil:
+				return nil, fmt.Errorf("-bench %s: %w", pattern, err)
+			case !match:
+				continue
+			case sub == "":
+				whole = true
 			}
-			if match {
-				all = append(all, work{name, sub})
-				break
-			}
+			some, subs = true, append(subs, sub)
+		}
+		switch {
+		case whole:
+			all = append(all, work{name: name})
+		case some:
+			all = append(all, work{name, subs})
 		}
 	}
 	return all, nil
@@ -138,11 +163,7 @@ func (r *runner) measure(works []work, rounds int) (*figures, error) {
 	for round := range rounds {
 		for _, w := range works {
 			fmt.Fprintf(os.Stderr, "round %d of %d: %s\n", round+1, rounds, strings.TrimPrefix(w.name, "Benchmark"))
-			pattern := "^" + w.name + "$"
-			if w.sub != "" {
-				pattern += "/" + w.sub
-			}
-			out, err := r.run("-test.run", "^$", "-test.bench", pattern, "-test.benchtime", r.duration(w.name), "-test.timeout", "0")
+			out, err := r.run("-test.run", "^$", "-test.bench", w.pattern(), "-test.benchtime", r.duration(w.name), "-test.timeout", "0")
 			if err != nil {
 				return nil, err
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strconv"
@@ -39,10 +40,11 @@ func rows(f *figures, work string, notes map[string]string) [][]string {
 		for _, unit := range units {
 			row = append(row, cell(f.of(work, peer, unit)))
 			if compared && unit == "ns/op" {
-				row = append(row, cell(f.ratio(figure{work, peer, unit}, figure{work, "bare", unit})))
+				ratio, ok := f.ratio(figure{work, peer, unit}, figure{work, "bare", unit})
+				row = append(row, cell(ratio, ok && peer != "bare"))
 			}
 		}
-		all = append(all, append(row, notes[strings.TrimSuffix(peer, "-per-host")]))
+		all = append(all, append(row, cmp.Or(notes[strings.TrimSuffix(peer, "-per-host")], "—")))
 	}
 	return all
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -25,7 +26,7 @@ func figureOf(work, unit string) func(*figures) (float64, bool) {
 // beyondStub is what a call of a peer takes more than one of the stub alone.
 func beyondStub(peer string) func(*figures) (float64, bool) {
 	return func(f *figures) (float64, bool) {
-		return f.combined(figure{"Call", peer, "ns/op"}, figure{"Call", "bare", "ns/op"}, func(a, b float64) float64 { return a - b })
+		return f.difference(figure{"Call", peer, "ns/op"}, figure{"Call", "bare", "ns/op"})
 	}
 }
 
@@ -61,9 +62,23 @@ func targets() []target {
 		target{what: "a call in flight, goroutines", limit: 0, value: figureOf("Hung", "goroutines/call")},
 		target{what: "100,000 hosts, heap to that after 10,000", limit: 1.1, value: figureOf("Hosts100000", "heap-growth")},
 		target{what: "100,000 hosts, ns that a call takes more", limit: 2000, time: true, value: func(f *figures) (float64, bool) {
-			return f.combined(figure{"Hosts100000", "complete", "ns/op"}, figure{"Call", "complete", "ns/op"}, func(a, b float64) float64 { return a - b })
+			return f.difference(figure{"Hosts100000", "complete", "ns/op"}, figure{"Call", "complete", "ns/op"})
 		}},
 	)
+}
+
+// number has enough digits to be told from the limit, where it is not the limit.
+func (t target) number(v float64) string {
+	s := number(v)
+	if v == t.limit || s != number(t.limit) {
+		return s
+	}
+	for digits := 1; ; digits++ {
+		s = strconv.FormatFloat(v, 'f', digits, 64)
+		if s != strconv.FormatFloat(t.limit, 'f', digits, 64) {
+			return s
+		}
+	}
 }
 
 func (t target) met(v float64) string {
@@ -94,9 +109,9 @@ func targetTable(f *figures) string {
 		}
 		row := []string{t.what, bound + number(t.limit), "not measured", "", "", ""}
 		if v, ok := t.value(f); ok {
-			row[2], row[3] = number(v), t.met(v)
+			row[2], row[3] = t.number(v), t.met(v)
 			if t.time && known {
-				row[4], row[5] = number(v*factor), t.met(v*factor)
+				row[4], row[5] = t.number(v*factor), t.met(v*factor)
 			}
 		}
 		rows = append(rows, row)
@@ -104,7 +119,7 @@ func targetTable(f *figures) string {
 	var b strings.Builder
 	if known {
 		ns, _ := beyondStub("timeout")(f)
-		fmt.Fprintf(&b, "A call of `timeout` takes %s ns beyond the stub here and %d ns on the machine for which the times were set: times are scaled by %s.\n\n",
+		fmt.Fprintf(&b, "A call of `timeout` takes %s ns beyond the stub here and %d ns on the machine for which the times were set: times are scaled by %s, to compare machines. What was measured decides, not what it is scaled to.\n\n",
 			number(ns), reference, number(factor))
 	}
 	return b.String() + markdown(rows)
