@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 )
 
@@ -18,6 +19,12 @@ const (
 
 // Entry is one stored answer. It never changes once it is stored.
 type Entry struct {
+	entry
+	labels atomic.Pointer[labels] // of the last answer that was made of it
+}
+
+// entry is what is stored of an Entry.
+type entry struct {
 	owner     *Cache
 	key       Key
 	partition Partition

@@ -126,11 +126,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 
 // headerAt is a header of its own for one answer: what was stored, Age, and one more member of Cache-Status.
 func (e *Entry) headerAt(age, ttl time.Duration, why Failure) http.Header {
-	var room [128]byte
-	labels := strconv.AppendInt(room[:0], int64(age/time.Second), 10)
-	digits := len(labels)
-	text := string(why.appendCacheStatus(labels, ttl, e.timed)) // one string for both
-	cacheStatus := text[digits:]
+	ageText, cacheStatus := e.labelled(age, ttl, why)
 
 	h := make(http.Header, len(e.header)+2)
 	values := make([]string, 0, len(e.header)+2)
@@ -151,13 +147,39 @@ func (e *Entry) headerAt(age, ttl time.Duration, why Failure) http.Header {
 		h[name] = values[start:len(values):len(values)]
 	}
 	start := len(values)
-	values = append(values, text[:digits])
+	values = append(values, ageText)
 	h["Age"] = values[start : start+1 : start+1]
 	if !labelled {
 		values = append(values, cacheStatus)
 		h["Cache-Status"] = values[start+1:]
 	}
 	return h
+}
+
+// labels are the last Age and member of Cache-Status that an entry was served with. All that is served of it in the same second, for the
+// same reason, has the same.
+type labels struct {
+	age, ttl  int64 // seconds
+	fresh     bool
+	why       Failure
+	text      string
+	ageDigits int
+}
+
+// labelled is Age, and the member of Cache-Status, of an answer from e.
+func (e *Entry) labelled(age, ttl time.Duration, why Failure) (ageText, cacheStatus string) {
+	why.Err = nil // which is in neither, and may not be comparable
+	seconds, left := int64(age/time.Second), floorSeconds(ttl)
+	last := e.labels.Load()
+	if last == nil || last.age != seconds || last.ttl != left || last.fresh != (ttl > 0) || last.why != why {
+		var room [128]byte
+		b := strconv.AppendInt(room[:0], seconds, 10)
+		digits := len(b)
+		last = &labels{age: seconds, ttl: left, fresh: ttl > 0, why: why, ageDigits: digits}
+		last.text = string(why.appendCacheStatus(b, ttl, e.timed)) // one string for both
+		e.labels.Store(last)
+	}
+	return last.text[:last.ageDigits], last.text[last.ageDigits:]
 }
 
 // label says in the header of an answer of the origin's why it was asked for. The header itself may be somebody else's.

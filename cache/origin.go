@@ -81,7 +81,10 @@ func (c *Cache) keeps(k *Key) {
 
 // Holds is false where Serve and Reuse are sure to find nothing stored for a request. Where it is true they may. It does next to nothing.
 func (c *Cache) Holds(req *http.Request) bool {
+	if c.store.Len() == 0 {
+		return false
+	}
 	var room origin
 	o := c.origin(&room, req)
-	return o != nil && c.origins.keptOf(o.hash).Load() && c.store.Len() > 0
+	return o != nil && c.origins.keptOf(o.hash).Load()
 }

@@ -140,7 +140,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 			date = wall // RFC 9110 section 6.6.1
 		}
 	}
-	e := &Entry{
+	e := &Entry{entry: entry{
 		owner:        c,
 		key:          x.key,
 		status:       int16(resp.StatusCode),
@@ -153,7 +153,7 @@ func (c *Cache) entry(x *Exchange, req *http.Request, resp *http.Response, w Win
 		purge:        x.purge,
 		date:         date.Unix(),
 		age:          initialAge(resp.Header, date, wall, now-x.sent),
-	}
+	}}
 	e.lifetime, _ = lifetime(resp.Header, says, date)
 	if c.rules.Fresh {
 		if !timed && !says.noCache && heuristic(resp.StatusCode, says) {

@@ -47,8 +47,7 @@ func (c *Cache) freshened(x *Exchange, req *http.Request, e *Entry, with http.He
 	up := c.entry(x, req, merged, w)
 	stored := up != nil
 	if !stored {
-		up = &Entry{}
-		*up = *e
+		up = &Entry{entry: e.entry}
 		up.received, up.age = c.now(), 0
 	}
 	up.body = e.body
