@@ -28,7 +28,7 @@ func newResiliency(base http.RoundTripper, p policy.Policy) http.RoundTripper {
 		breaker: breaker.New(p.Breaker.MinCalls, p.Breaker.HalfOpenProbes, p.Breaker.OpenFor),
 		// Without a wait it refuses at random, be there permits or not: how fast it
 		// refuses is therefore not measured.
-		permits:  semaphore.New(p.Bulkhead.MaxConcurrent, cmp.Or(p.Bulkhead.MaxWait, time.Millisecond)),
+		permits:  semaphore.New(p.Bulkhead.MaxConcurrent, cmp.Or(p.Bulkhead.MaxWait, time.Second)),
 		deadline: deadline.New(p.Timeout.Attempt),
 	}
 }
