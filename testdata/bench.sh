@@ -6,7 +6,7 @@ here=$(pwd)
 tree=$(mktemp -d)
 trap 'git worktree remove --force "$tree/base" >/dev/null 2>&1; rm -rf "$tree"' EXIT
 git worktree add --detach "$tree/base" "$base" >/dev/null
-for pkg in transport cache; do
+for pkg in transport cache otel; do
 	(cd "$tree/base" && go test -c -o "$tree/$pkg.old" "./$pkg")
 	go test -c -o "$tree/$pkg.new" "./$pkg"
 	for _ in 1 2 3 4 5 6; do
