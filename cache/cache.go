@@ -128,7 +128,7 @@ func (c *Cache) Begin(req *http.Request) (x Exchange) {
 	return x
 }
 
-// BeginIn is Begin for an Exchange within something larger, which need not be copied, and for who has read the clock already: now is the
+// BeginIn is Begin for the zero Exchange within something larger, which need not be copied, and for who has read the clock already: now is the
 // time with its monotonic reading. What most calls never need, since nothing is stored of their host, it leaves for later, and so x is
 // only to be used with this request.
 func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
@@ -136,7 +136,7 @@ func (c *Cache) BeginIn(x *Exchange, req *http.Request, now time.Time) {
 }
 
 func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool) {
-	*x = Exchange{ask: &nothing, role: reader}
+	x.ask, x.role = &nothing, reader
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead:
 		x.inspect(req)

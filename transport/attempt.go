@@ -66,6 +66,7 @@ type attempt struct {
 	hungUp    bool    // the base's body was closed because the caller has left
 	idled     bool    // the body was found to be forgotten, be it in shadow mode
 	discarded bool    // the response is not wanted any more
+	silent    bool    // the response says nothing about its reuse
 
 	rare       *rare
 	upload     *upload        // the request body, or the one that took its place
@@ -225,6 +226,10 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	if how != endEOF && how != endClosed {
 		a.capture.Discard()
 	}
+	stops := !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) // net/http has let go of an upgraded connection
+	if a.std == nil && a.done == nil && a.after == nil {                        // nobody waits for that
+		a.stopped, stops = a.stopped || stops, false
+	}
 	a.mu.Unlock()
 	if unhook != nil {
 		unhook()
@@ -240,7 +245,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	if pool != nil {
 		a.giveBack(pool, doubtful)
 	}
-	if !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) { // net/http has let go of an upgraded connection
+	if stops {
 		a.stop()
 	}
 	if resp != nil || expired != nil {

@@ -76,7 +76,8 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		ans.Header = resp.Header.Clone()
 	}
 	var retryAfter time.Duration
-	if resp.Header["Retry-After"] != nil {
+	seen := glanceAt(resp.Header)
+	if seen.retryAfter {
 		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
 	}
 	a.mu.Lock()
@@ -90,10 +91,10 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		return nil, err
 	}
 	a.slow = a.slow || a.late(now)
-	a.resp = resp
+	a.resp, a.silent = resp, seen.silent
 	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
 	exempted := a.stream
-	a.stream = a.stream || upgrade || a.call.streaming() || streams(resp.Header)
+	a.stream = a.stream || upgrade || a.call.streaming() || streams(seen.contentType)
 	a.clock.shift(now, phaseIdle, a.clock.uploading)
 	if a.pool != nil {
 		a.pool.hear(now)

@@ -296,8 +296,7 @@ func exempt(req *http.Request) bool {
 }
 
 // streams reports whether a response is a stream by its content type.
-func streams(h http.Header) bool {
-	v := h["Content-Type"]
+func streams(v []string) bool {
 	if len(v) == 0 {
 		return false
 	}

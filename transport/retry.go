@@ -42,18 +42,17 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer bodies.seal()
 
 	resp, err := r.next.RoundTrip(req)
-	if reason := a.retryReason(resp, err, r.policy); reason != "" {
-		return r.again(a, bodies, idempotent, resp, err, reason)
+	if err == nil && !r.policy.Status(resp.StatusCode) {
+		if resp.StatusCode < 500 {
+			r.budget.deposit(r.h.t)
+		}
+		return resp, nil
 	}
-	r.credit(resp, err)
-	return resp, c.attempted(err)
-}
-
-// credit puts into the budget what a call brings that succeeds.
-func (r *retry) credit(resp *http.Response, err error) {
-	if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
-		r.budget.deposit(r.h.t)
+	reason := a.retryReason(resp, err, r.policy)
+	if reason == "" {
+		return resp, c.attempted(err)
 	}
+	return r.again(a, bodies, idempotent, resp, err, reason)
 }
 
 // again retries a, which has failed, until there is an answer, or no use in more.
@@ -62,7 +61,9 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 	for n := 0; ; n++ {
 		if n > 0 {
 			if reason = a.retryReason(resp, err, r.policy); reason == "" {
-				r.credit(resp, err)
+				if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
+					r.budget.deposit(r.h.t)
+				}
 				return resp, c.attempted(err)
 			}
 		}
