@@ -305,7 +305,7 @@ type final struct{ slow, faulty, discarded bool }
 
 // judge settles the verdict of an attempt that ends; ours: a limit of ours has ended it.
 func (a *attempt) judge(how ending, was final, resp *http.Response, ours bool, err error, now time.Duration) policy.Verdict {
-	b := a.call.h.breaker
+	b := &a.call.h.breaker
 	if was.slow { // before its verdict; the timer may be about to
 		b.slow(a, now)
 	}
@@ -334,8 +334,10 @@ type attemptLayer struct {
 	next http.RoundTripper
 }
 
-func newAttempt(next http.RoundTripper) http.RoundTripper {
-	return &attemptLayer{next}
+func newAttempt(next http.RoundTripper, h *host) http.RoundTripper {
+	l := &h.layers.attempt
+	l.next = next
+	return l
 }
 
 func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -26,9 +26,13 @@ func (l *foreign) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newBase(h *host) http.RoundTripper {
 	if h.t.pooled == nil {
-		return &foreign{h.t.base}
+		l := &h.layers.foreign
+		l.next = h.t.base
+		return l
 	}
-	return &base{h}
+	l := &h.layers.base
+	l.h = h
+	return l
 }
 
 func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {

@@ -110,13 +110,13 @@ var (
 const keepTransitions = 16
 
 func newBreaker(next http.RoundTripper, h *host) http.RoundTripper {
-	b := &breaker{next: next, h: h, policy: h.t.breakerPolicy(h.policy)}
+	b := &h.breaker
+	b.next, b.h, b.policy = next, h, h.t.breakerPolicy(h.policy)
 	b.on = b.policy.Enabled()
 	if b.on {
 		b.width = bucketWidth(b.policy.Window, b.policy.Buckets)
 		b.ease()
 	}
-	h.breaker = b
 	if h.overflow {
 		return next
 	}

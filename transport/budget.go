@@ -18,8 +18,8 @@ type budget struct {
 	full atomic.Bool // nothing can be added until a token is taken
 }
 
-func newBudget(p policy.Budget, now time.Duration) *budget {
-	return &budget{policy: p, tokens: policy.BudgetBurst, at: now}
+func (b *budget) begin(p policy.Budget, now time.Duration) {
+	b.policy, b.tokens, b.at = p, policy.BudgetBurst, now
 }
 
 func (b *budget) refill(now time.Duration, successes int) {

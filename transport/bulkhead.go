@@ -25,7 +25,8 @@ type bulkhead struct {
 }
 
 func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
-	b := &bulkhead{next: next, h: h, policy: &h.policy.Bulkhead}
+	b := &h.bulkhead
+	b.next, b.h, b.policy = next, h, &h.policy.Bulkhead
 	switch n := int64(b.policy.MaxConcurrent); {
 	case n <= 0:
 	case b.policy.MaxWait <= 0 && !b.policy.Shadow:
@@ -33,7 +34,6 @@ func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
 	default:
 		b.permits = semaphore.NewWeighted(n)
 	}
-	h.bulkhead = b
 	if b.most == 0 && b.permits == nil && h.t.permits == nil {
 		return next
 	}

@@ -138,7 +138,7 @@ func (c *call) announce() {
 // refusal is the error of a call that an open breaker is sure to refuse, or else a full
 // bulkhead, now; nil if there is none.
 func (h *host) refusal(now time.Duration) *Error {
-	b := h.breaker
+	b := &h.breaker
 	if !b.policy.Shadow {
 		if refusal := b.refusal(0, now); refusal != nil {
 			return refusal

@@ -37,14 +37,13 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	if !p.Enabled() && !fresh {
 		return next
 	}
-	h.fallback = &fallback{
-		next: next, h: h, policy: p,
-		stores: (p.Stores() || fresh) && !h.policy.Cache.Off,
-		fresh:  fresh,
-		cache:  h.t.cacheOf(h.policy).ForHost(),
-		window: cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit},
-	}
-	return h.fallback
+	f := &h.layers.fallback
+	f.next, f.h, f.policy = next, h, p
+	f.stores, f.fresh = (p.Stores() || fresh) && !h.policy.Cache.Off, fresh
+	f.cache = h.t.cacheOf(h.policy).ForHost()
+	f.window = cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit}
+	h.fallback = f
+	return f
 }
 
 // cacheOf is the cache with the rules of a policy, one for all hosts of that.

@@ -21,10 +21,11 @@ type host struct {
 	soonest  time.Duration // after which a limit may be due of a call as the policy has it
 	prompt   bool          // no observer and no Store of the owner's runs between the beginning of a call and of its first attempt
 	chain    http.RoundTripper
+	layers   layers
 
 	fallback *fallback // nil: off
-	breaker  *breaker
-	bulkhead *bulkhead
+	breaker  breaker
+	bulkhead bulkhead
 	budget   *budget
 	pools    pools
 	counts   counts
@@ -33,6 +34,18 @@ type host struct {
 	active  atomic.Int64 // calls and attempts in flight; negative once dropped
 	used    atomic.Int64 // the clock when last looked up
 	visited atomic.Bool  // looked up again since a search for a host to drop last passed
+}
+
+// layers is where those lie that a host may have, in one allocation with it.
+type layers struct {
+	total    total
+	fallback fallback
+	spent    spent
+	retry    retry
+	budget   budget
+	attempt  attemptLayer
+	base     base
+	foreign  foreign
 }
 
 // dropped is what active is set to when a host is dropped.
@@ -49,13 +62,13 @@ func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host 
 	h.soonest = soonest(h.policy)
 	h.prompt = t.observer == nil && t.memory && !p.Cache.Fresh && p.Fallback.After <= 0
 	var next http.RoundTripper = newBase(h)
-	next = newAttempt(next)
+	next = newAttempt(next, h)
 	next = newBulkhead(next, h)
 	next = newBreaker(next, h)
 	next = newRetry(next, h)
-	next = newSpent(next)
+	next = newSpent(next, h)
 	next = newFallback(next, h)
-	h.chain = newTotal(next)
+	h.chain = newTotal(next, h)
 	return h
 }
 

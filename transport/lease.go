@@ -23,7 +23,7 @@ func (a *attempt) unbounded() bool {
 
 // judgeLease settles the verdict of a probe that is still under way.
 func (a *attempt) judgeLease(now time.Duration) {
-	b := a.call.h.breaker
+	b := &a.call.h.breaker
 	a.mu.Lock()
 	resp, expired := a.resp, a.expired
 	if resp == nil && expired == nil && !a.clock.paused() && !a.stream && !a.unbounded() {

@@ -22,9 +22,11 @@ func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
 	if !h.policy.Retry.Enabled() {
 		return next
 	}
-	r := &retry{next: next, h: h, policy: &h.policy.Retry}
+	r := &h.layers.retry
+	r.next, r.h, r.policy = next, h, &h.policy.Retry
 	if r.policy.Budget.Enabled() {
-		h.budget = newBudget(r.policy.Budget, h.t.now())
+		h.budget = &h.layers.budget
+		h.budget.begin(r.policy.Budget, h.t.now())
 	}
 	r.budget = h.budget
 	return r

@@ -187,7 +187,7 @@ func (h *host) snapshot() HostSnapshot {
 			s.Stale = ServedStale{At: h.t.wall(time.Duration(at)), AsOf: h.t.wall(time.Duration(f.servedAsOf.Load()))}
 		}
 	}
-	b := h.breaker
+	b := &h.breaker
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s.State, _ = b.load()

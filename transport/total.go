@@ -16,8 +16,10 @@ type total struct {
 	next http.RoundTripper
 }
 
-func newTotal(next http.RoundTripper) http.RoundTripper {
-	return &total{next}
+func newTotal(next http.RoundTripper, h *host) http.RoundTripper {
+	l := &h.layers.total
+	l.next = next
+	return l
 }
 
 func (l *total) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -55,7 +57,11 @@ type spent struct {
 	next http.RoundTripper
 }
 
-func newSpent(next http.RoundTripper) http.RoundTripper { return &spent{next} }
+func newSpent(next http.RoundTripper, h *host) http.RoundTripper {
+	l := &h.layers.spent
+	l.next = next
+	return l
+}
 
 func (l *spent) RoundTrip(req *http.Request) (*http.Response, error) {
 	c := attemptOf(req).call
