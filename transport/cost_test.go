@@ -3,6 +3,7 @@ package transport_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"testing"
 	"time"
@@ -82,6 +83,70 @@ func costRequest(t *testing.T) *http.Request {
 		t.Fatal(err)
 	}
 	return req
+}
+
+// TestACallCostsFewBytes: what the stub takes of them, 192, is among them.
+func TestACallCostsFewBytes(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has memory of its own")
+	}
+	tr := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
+	defer tr.Close()
+	req, buf := costRequest(t), make([]byte, 4<<10)
+	if each := bytesOf(t, tr, req, buf, 5000); each > 1280 {
+		t.Errorf("a call takes %d bytes, want at most 1280", each)
+	}
+}
+
+// bytesOf is what each of n calls allocates.
+func bytesOf(t *testing.T, rt http.RoundTripper, req *http.Request, buf []byte, n uint64) uint64 {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range n {
+		costCall(t, rt, req, buf)
+	}
+	runtime.ReadMemStats(&after)
+	return (after.TotalAlloc - before.TotalAlloc) / n
+}
+
+func costCall(t *testing.T, rt http.RoundTripper, req *http.Request, buf []byte) {
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = resp.Body.Read(buf)
+	}
+	_ = resp.Body.Close()
+}
+
+// TestACallOverNetHTTPCostsFewAllocations: beyond those of a bare http.Transport to the
+// same server, that is for a context that can end and for the hooks that net/http calls.
+func TestACallOverNetHTTPCostsFewAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector has allocations of its own")
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }))
+	defer server.Close()
+	bare := &http.Transport{}
+	defer bare.CloseIdleConnections()
+	tr := transport.Must(transport.New(transport.Config{Base: &http.Transport{}, Logger: quiet()}))
+	defer tr.Close()
+	buf := make([]byte, 4<<10)
+	cost := func(rt http.RoundTripper) (allocations float64, bytes uint64) {
+		req, err := http.NewRequest(http.MethodGet, server.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		costCall(t, rt, req, buf)
+		return testing.AllocsPerRun(500, func() { costCall(t, rt, req, buf) }), bytesOf(t, rt, req, buf, 500)
+	}
+	least, fewest := cost(bare)
+	n, bytes := cost(tr)
+	if n > least+14 || bytes > fewest+1700 {
+		t.Errorf("%v allocations and %d bytes, want at most 14 and 1700 beyond the %v and %d of a bare transport", n, bytes, least, fewest)
+	}
 }
 
 // TestAnIdleHostCostsLittle: once its latencies are given back, as are its connections

@@ -13,7 +13,8 @@ var shown = []struct{ work, title string }{
 	{"Call", "A call that succeeds"},
 	{"RefusalOpen", "Refused by an open breaker"},
 	{"RefusalFull", "Refused by a full bulkhead"},
-	{"Stale1KiB", "A stale answer of 1 KiB, while the origin fails"},
+	{"Stale1KiB", "A stale answer of 1 KiB, while the origin fails: without a breaker it is asked each time"},
+	{"Fresh1KiB", "A stored answer of 1 KiB that is fresh"},
 	{"Retry", "A call that is repeated once"},
 }
 
@@ -41,7 +42,9 @@ func chart(f *figures) string {
 	y := margin + lineHeight
 	fmt.Fprintf(&b, `<text class="h" font-size="15" x="%d" y="%d">watertight beside its peers: time of one call, without the network</text>`+"\n", margin, y)
 	y += lineHeight
-	fmt.Fprintf(&b, `<text x="%d" y="%d">Less is better. Medians; each work has a scale of its own; a bar that ends in » is cut.</text>`+"\n", margin, y)
+	fmt.Fprintf(&b, `<text x="%d" y="%d">Less is better. Medians; each work has a scale of its own; bars with » are cut. What each does for its time, and what</text>`+"\n", margin, y)
+	y += lineHeight
+	fmt.Fprintf(&b, `<text x="%d" y="%d">it gets wrong meanwhile, is in bench/RESULTS.md, with machine and date. By hand: written for this, no library.</text>`+"\n", margin, y)
 	for _, s := range shown {
 		bars := barsOf(f, s.work)
 		if len(bars) == 0 {
@@ -64,11 +67,19 @@ func chart(f *figures) string {
 `, chartWidth, height, chartWidth, height, chartStyle, chartWidth, height, b.String())
 }
 
-// barsOf are those of a work. What is bare or a part of the stack is in the tables.
+// called is what peers are called in the chart whose own name says little.
+var called = map[string]string{
+	"bare": "the stub alone", "timeout": "by hand: a timeout", "floor": "by hand: all", "floor-per-host": "by hand: all, per host",
+	"complete": "watertight", "only-fallback": "watertight, no breaker", "gobreaker": "gobreaker: a breaker",
+	"go-retryablehttp": "go-retryablehttp: retries", "httpcache": "httpcache: a cache",
+}
+
+// barsOf are those of a work. Most parts of the stack are in the tables only.
 func barsOf(f *figures, work string) []bar {
 	var all []bar
 	for _, peer := range f.peers[work] {
-		if peer == "bare" || peer == "none" || strings.HasPrefix(peer, "only-") {
+		stale := work == "Stale1KiB" && peer == "only-fallback" // which asks the origin, as others do
+		if peer == "none" || strings.HasPrefix(peer, "only-") && !stale || peer == "bare" && work != "Call" {
 			continue
 		}
 		if ns, ok := f.of(work, peer, "ns/op"); ok {
@@ -92,8 +103,11 @@ func longest(bars []bar) float64 {
 
 func (b bar) draw(y int, longest float64) string {
 	class, label, name, cut := "p", "", b.peer, ""
+	if also, ok := called[b.peer]; ok {
+		name = also
+	}
 	if b.peer == "complete" {
-		class, label, name = "w", ` class="us"`, "watertight"
+		class, label = "w", ` class="us"`
 	}
 	width := math.Max(1, barWidth*b.ns/longest)
 	if width > barWidth {

@@ -36,7 +36,8 @@ say, is a breaker and nothing else.
 - ` + "`bare`" + ` is the base itself: a stub in memory, or a bare http.Transport over sockets.
 - ` + "`timeout`" + ` is context.WithTimeout around it until the body has ended, what everybody writes first.
 - ` + "`floor`" + ` is a bulkhead, a breaker, a retry and a timeout written by hand: about the least that the work can cost.
-- ` + "`none`" + ` is watertight with every layer off, ` + "`only-…`" + ` with one, ` + "`complete`" + ` with policy.Default().
+- ` + "`none`" + ` is watertight with every layer off, ` + "`only-…`" + ` with one, ` + "`complete`" + ` with policy.Default(), which stores what its origin
+  lets it, and no answer of these works but those called stale or fresh; ` + "`only-fallback`" + ` stores every answer.
 - ` + "`…-per-host`" + ` is the same behind a sync.Map of hosts; what is not so named keeps one state for all.
 - ` + "`go-retryablehttp`" + ` and ` + "`heimdall`" + ` have an http.Client in them, which is part of their figures.
 - Ratios (throughput-ratio, p99-ratio) are to bare's, turn by turn, in the same process; their median is shown.
