@@ -4,6 +4,6 @@ package transport
 // ones.
 func ForgetLatencies(t *Transport) {
 	for h := range t.hosts.all() {
-		h.latency.Store(nil)
+		h.giveBackLatency()
 	}
 }

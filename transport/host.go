@@ -15,11 +15,12 @@ type host struct {
 	key      hostKey
 	name     string // host:port, for people
 	spelling string // as the first URL had it
-	ascii    bool   // so is that
 	policy   *policy.Policy
-	overflow bool          // shared by many hosts; has no breaker
 	soonest  time.Duration // after which a limit may be due of a call as the policy has it
+	ascii    bool          // spelling is
+	overflow bool          // shared by many hosts; has no breaker
 	prompt   bool          // no observer and no Store of the owner's runs between the beginning of a call and of its first attempt
+	visited  atomic.Bool   // looked up again since a search for a host to drop last passed
 	chain    http.RoundTripper
 	layers   layers
 
@@ -29,11 +30,11 @@ type host struct {
 	budget   *budget
 	pools    pools
 	counts   counts
-	latency  atomic.Pointer[latency] // nil: no attempt lately
+	latency  atomic.Pointer[latency] // nil: at most the lone attempt lately
+	lone     lone
 
-	active  atomic.Int64 // calls and attempts in flight; negative once dropped
-	used    atomic.Int64 // the clock when last looked up
-	visited atomic.Bool  // looked up again since a search for a host to drop last passed
+	active atomic.Int64 // calls and attempts in flight; negative once dropped
+	used   atomic.Int64 // the clock when last looked up
 }
 
 // layers is where those lie that a host may have, in one allocation with it.

@@ -29,18 +29,61 @@ type latency struct {
 	recent, before [latencySlots]atomic.Uint32
 }
 
+// lone is the first attempt of a host, which is all that many hosts ever have: when it
+// ended, in nanoseconds, and above that the slot of its duration and one; 0: none.
+type lone struct{ word atomic.Uint64 }
+
+const (
+	loneBits = 56 // of the time: two years
+	loneTime = 1<<loneBits - 1
+)
+
+// set makes an attempt the first one; false if there was one.
+func (o *lone) set(now, took time.Duration) bool {
+	return o.word.Load() == 0 && o.word.CompareAndSwap(0, uint64(latencySlot(took)+1)<<loneBits|uint64(now)&loneTime)
+}
+
+// addTo counts the first attempt in l, unless it is long ago.
+func (o *lone) addTo(l *latency, now time.Duration) {
+	word := o.word.Load()
+	if slot := int(word >> loneBits); slot > 0 && now-time.Duration(word&loneTime) < latencyTurn {
+		l.recent[slot-1].Add(1)
+	}
+}
+
 // took counts an attempt of the host.
 func (h *host) took(now, age time.Duration) {
 	l := h.latency.Load()
 	if l == nil {
-		l = &latency{}
-		l.turned.Store(int64(now))
-		h.latency.CompareAndSwap(nil, l)
+		if h.lone.set(now, age) {
+			return
+		}
+		made := &latency{}
+		made.turned.Store(int64(now))
+		h.lone.addTo(made, now)
+		h.latency.CompareAndSwap(nil, made)
 		l = h.latency.Load()
 	}
 	if l != nil { // not given back meanwhile
 		l.add(now, age)
 	}
+}
+
+// latencies are those of the host, as far as they are of the last minute or two.
+func (h *host) latencies(now time.Duration) (sum Latency) {
+	if l := h.latency.Load(); l != nil {
+		return l.read(now)
+	}
+	var l latency
+	l.turned.Store(int64(now))
+	h.lone.addTo(&l, now)
+	return l.read(now)
+}
+
+// giveBackLatency forgets them.
+func (h *host) giveBackLatency() {
+	h.latency.Store(nil)
+	h.lone.word.Store(0)
 }
 
 // add counts one attempt. What is counted while the halves turn may be lost.

@@ -64,3 +64,27 @@ func TestLatencyForgetsWhatIsOlderThanTwoMinutes(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestTheFirstAttemptOfAHostIsCountedWithoutATable(t *testing.T) {
+	h := &host{}
+	if got := h.latencies(time.Second); got.Attempts != 0 {
+		t.Errorf("%+v of none", got)
+	}
+	h.took(time.Second, 10*time.Millisecond)
+	if got := h.latencies(2 * time.Second); got.Attempts != 1 || got.P99 < 10*time.Millisecond || got.P99 > 13*time.Millisecond || h.latency.Load() != nil {
+		t.Errorf("%+v of one", got)
+	}
+	h.took(2*time.Second, 20*time.Millisecond)
+	if got := h.latencies(2 * time.Second); got.Attempts != 2 || got.P50 > 13*time.Millisecond || got.P99 < 20*time.Millisecond {
+		t.Errorf("%+v of two", got)
+	}
+	h.giveBackLatency()
+	h.took(time.Second, time.Millisecond)
+	if got := h.latencies(time.Second + latencyTurn); got.Attempts != 0 {
+		t.Errorf("%+v of one that was long ago", got)
+	}
+	h.took(5*time.Minute, time.Millisecond)
+	if got := h.latencies(5 * time.Minute); got.Attempts != 1 {
+		t.Errorf("%+v, the first of which was long ago", got)
+	}
+}

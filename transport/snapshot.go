@@ -179,9 +179,7 @@ func (h *host) snapshot() HostSnapshot {
 		RetryBudget:   h.budget.left(now),
 		Counts:        h.counts.snapshot(),
 	}
-	if l := h.latency.Load(); l != nil {
-		s.Latency = l.read(now)
-	}
+	s.Latency = h.latencies(now)
 	if f := h.fallback; f != nil {
 		if at := f.servedAt.Load(); at != 0 {
 			s.Stale = ServedStale{At: h.t.wall(time.Duration(at)), AsOf: h.t.wall(time.Duration(f.servedAsOf.Load()))}

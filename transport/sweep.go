@@ -29,7 +29,7 @@ func (t *Transport) sweep(now time.Duration) {
 	}
 	m.mu.Unlock()
 	for _, h := range idle {
-		h.latency.Store(nil)
+		h.giveBackLatency()
 		h.breaker.giveBackWindow(now)
 		h.pools.giveBack()
 	}
