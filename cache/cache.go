@@ -148,12 +148,17 @@ func (c *Cache) begin(x *Exchange, req *http.Request, now time.Time, later bool)
 	if x.role == bystander {
 		return
 	}
-	if later && x.role == reader && c.unheld(&x.key, req) { // with the URL as it is now: who sends the request may change it
+	if !c.take(&x.key, req) { // now: who sends the request may change its URL
+		x.role = bystander
+		return
+	}
+	if later && x.role == reader && !c.holds(&x.key) && x.key.size() <= maxKeyBytes {
 		x.unnamed = true
 		x.sent, x.epoch, x.purge = now.Sub(c.start), c.origins.writesOf(x.key.origin).Load(), c.purges.Load()
 		return
 	}
-	if !c.key(&x.key, req) && (x.role == reader || x.key.hash == 0) {
+	x.key.finish(c.seed)
+	if x.role == reader && x.key.size() > maxKeyBytes {
 		x.role = bystander
 		return
 	}

@@ -31,16 +31,16 @@ type Key struct {
 	hash   uint64 // of all of it
 }
 
-// key makes k that of a request, and returns false for one that has none: not http, no host, or too long.
-func (c *Cache) key(k *Key, req *http.Request) bool {
+// take takes from a request what finish makes its key of, and returns false for one that has none: not http, or no host.
+func (c *Cache) take(k *Key, req *http.Request) bool {
 	var room origin
 	o := c.origin(&room, req)
 	if o == nil {
 		return false
 	}
 	k.Scheme, k.Host, k.origin = o.scheme, o.authority, o.hash
-	k.name(c.seed, req.URL)
-	return k.size() <= maxKeyBytes
+	k.take(req.URL)
+	return true
 }
 
 // name makes k, which has a host, the key of u on that host.

@@ -10,8 +10,8 @@ import (
 // origin is how the host of a request is written, and what that comes to in a [Key].
 type origin struct {
 	scheme, host string // of the URL
-	authority    string
-	hash         uint64 // of that
+	authority    string // what Key.Host is
+	hash         uint64 // of scheme and authority
 }
 
 // origin returns that of a request, in room if need be, and nil for one that has none: not http, or no host.
@@ -37,9 +37,9 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 	room.hash = maphash.String(c.seed, room.scheme)*hashFactor + maphash.String(c.seed, room.authority)
 	if !overridden && asked == nil {
 		first := *room
-		first.host, first.authority = strings.Clone(room.host), strings.Clone(room.authority)
-		if first.host == first.authority {
-			first.authority = first.host
+		first.host = strings.Clone(room.host)
+		if first.authority = first.host; room.authority != room.host {
+			first.authority = strings.Clone(room.authority)
 		}
 		c.asked.CompareAndSwap(nil, &first)
 	}
@@ -58,18 +58,6 @@ func (o *origins) writesOf(hash uint64) *atomic.Uint64 { return &o.writes[hash%u
 
 // holds reports whether something may be stored of the host of k.
 func (c *Cache) holds(k *Key) bool { return c.origins.keptOf(k.origin).Load() }
-
-// unheld reports whether nothing is stored of a request's host, and makes k one that has yet to be finished.
-func (c *Cache) unheld(k *Key, req *http.Request) bool {
-	var room origin
-	o := c.origin(&room, req)
-	if o == nil {
-		return false
-	}
-	k.Scheme, k.Host, k.origin = o.scheme, o.authority, o.hash
-	k.take(req.URL)
-	return !c.holds(k) && k.size() <= maxKeyBytes
-}
 
 // keeps notes that something is about to be stored of the host of k: before the epoch is looked at, so that a write to k which
 // found nothing to remove has ended that.

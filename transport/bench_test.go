@@ -33,7 +33,8 @@ func newStub(size int) *stub {
 	return &stub{header: http.Header{"Content-Type": {"application/json"}}, body: strings.Repeat("x", size)}
 }
 
-func benchRequest(b *testing.B) *http.Request {
+func benchRequest(b testing.TB) *http.Request {
+	b.Helper()
 	req, err := http.NewRequest(http.MethodGet, "http://bench.test/path", nil)
 	if err != nil {
 		b.Fatal(err)
@@ -42,7 +43,7 @@ func benchRequest(b *testing.B) *http.Request {
 }
 
 // exchange does one call and reads its body to the end.
-func exchange(b *testing.B, rt http.RoundTripper, req *http.Request, buf []byte) {
+func exchange(b testing.TB, rt http.RoundTripper, req *http.Request, buf []byte) {
 	resp, err := rt.RoundTrip(req)
 	if err != nil {
 		b.Fatal(err)

@@ -39,7 +39,7 @@ func TestCallsCostFewAllocations(t *testing.T) {
 		{name: "a stored answer without contact", policy: fresh, stub: freshStub(), most: 8},
 		{name: "a refusal by an open breaker", policy: policy.Default(), stub: newStub(256), before: open, refused: true, most: 1},
 		{name: "a refusal by a full bulkhead", policy: full, stub: newStub(256), refused: true, most: 1, before: func(tr *transport.Transport) {
-			resp, err := tr.RoundTrip(costRequest(t))
+			resp, err := tr.RoundTrip(benchRequest(t))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -47,26 +47,16 @@ func TestCallsCostFewAllocations(t *testing.T) {
 		}},
 	} {
 		tr := transport.Must(transport.New(transport.Config{Base: test.stub, Default: test.policy, Logger: quiet()}))
-		req, buf := costRequest(t), make([]byte, 8<<10)
-		call := func() error {
-			resp, err := tr.RoundTrip(req)
-			if err != nil {
-				return err
-			}
-			for err == nil {
-				_, err = resp.Body.Read(buf)
-			}
-			return resp.Body.Close()
-		}
-		if err := call(); err != nil {
-			t.Fatal(err)
-		}
+		req, buf := benchRequest(t), make([]byte, 8<<10)
+		exchange(t, tr, req, buf)
 		if test.before != nil {
 			test.before(tr)
 		}
 		n := testing.AllocsPerRun(2000, func() {
-			if err := call(); (err != nil) != test.refused {
-				t.Fatalf("%s: %v", test.name, err)
+			if !test.refused {
+				exchange(t, tr, req, buf)
+			} else if _, err := tr.RoundTrip(req); err == nil {
+				t.Fatalf("%s: it is none", test.name)
 			}
 		})
 		if n > test.most {
@@ -76,15 +66,6 @@ func TestCallsCostFewAllocations(t *testing.T) {
 	}
 }
 
-func costRequest(t *testing.T) *http.Request {
-	t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "http://bench.test/path", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return req
-}
-
 // TestACallCostsFewBytes: what the stub takes of them, 192, is among them.
 func TestACallCostsFewBytes(t *testing.T) {
 	if raceEnabled {
@@ -92,7 +73,7 @@ func TestACallCostsFewBytes(t *testing.T) {
 	}
 	tr := transport.Must(transport.New(transport.Config{Base: newStub(256), Logger: quiet()}))
 	defer tr.Close()
-	req, buf := costRequest(t), make([]byte, 4<<10)
+	req, buf := benchRequest(t), make([]byte, 4<<10)
 	if each := bytesOf(t, tr, req, buf, 5000); each > 1280 {
 		t.Errorf("a call takes %d bytes, want at most 1280", each)
 	}
@@ -104,21 +85,10 @@ func bytesOf(t *testing.T, rt http.RoundTripper, req *http.Request, buf []byte, 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	for range n {
-		costCall(t, rt, req, buf)
+		exchange(t, rt, req, buf)
 	}
 	runtime.ReadMemStats(&after)
 	return (after.TotalAlloc - before.TotalAlloc) / n
-}
-
-func costCall(t *testing.T, rt http.RoundTripper, req *http.Request, buf []byte) {
-	resp, err := rt.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = resp.Body.Read(buf)
-	}
-	_ = resp.Body.Close()
 }
 
 // TestACallOverNetHTTPCostsFewAllocations: beyond those of a bare http.Transport to the
@@ -139,8 +109,8 @@ func TestACallOverNetHTTPCostsFewAllocations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		costCall(t, rt, req, buf)
-		return testing.AllocsPerRun(500, func() { costCall(t, rt, req, buf) }), bytesOf(t, rt, req, buf, 500)
+		exchange(t, rt, req, buf)
+		return testing.AllocsPerRun(500, func() { exchange(t, rt, req, buf) }), bytesOf(t, rt, req, buf, 500)
 	}
 	least, fewest := cost(bare)
 	n, bytes := cost(tr)
@@ -165,17 +135,14 @@ func TestAnIdleHostCostsLittle(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
+	buf := make([]byte, 64)
 	before := heap()
 	for i := range hosts {
 		req, err := http.NewRequest(http.MethodGet, fmt.Sprintf("http://h%d.test/", i), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := tr.RoundTrip(req)
-		if err != nil {
-			t.Fatal(err)
-		}
-		exhaust(resp)
+		exchange(t, tr, req, buf)
 	}
 	transport.ForgetLatencies(tr)
 	if each := (heap() - before) / hosts; each > 1<<10 {
@@ -184,12 +151,4 @@ func TestAnIdleHostCostsLittle(t *testing.T) {
 	if n := len(tr.Snapshot()); n != hosts {
 		t.Errorf("%d hosts are known", n)
 	}
-}
-
-func exhaust(resp *http.Response) {
-	buf := make([]byte, 64)
-	for err := error(nil); err == nil; {
-		_, err = resp.Body.Read(buf)
-	}
-	_ = resp.Body.Close()
 }
