@@ -88,7 +88,7 @@ func (a *attempt) follow(req *http.Request) *httptrace.ClientTrace {
 		GetConn: a.getConn, GotConn: a.gotConn, WroteRequest: a.wroteRequest,
 		GotFirstResponseByte: a.gotFirstByte, PutIdleConn: a.putIdleConn,
 	}
-	if a.call.h.key.scheme == "https" {
+	if a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil { // which may be one that speaks TLS
 		t.TLSHandshakeStart, t.TLSHandshakeDone = a.handshakes, a.shookHands
 	}
 	if req.Body != nil && req.Body != http.NoBody { // else it is all header

@@ -930,3 +930,23 @@ func TestTimeoutOfAHangIsThatOfItsWaitWhereAttemptIsAsLong(t *testing.T) {
 		})
 	}
 }
+
+// A proxy that speaks TLS has a handshake of its own, also before a request in the clear.
+func TestTimeoutOfTheHandshakeWithAProxyIsThatOfTLS(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }() // which nobody has accepted from: the kernel has, and says nothing
+	base := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "https", Host: l.Addr().String()})}
+	tr := transport.Must(transport.New(transport.Config{Base: base, Logger: quiet(),
+		Default: policy.Policy{Timeout: policy.Timeout{Connect: 10 * time.Second, TLSHandshake: 50 * time.Millisecond}}}))
+	defer func() { _ = tr.Close() }()
+	req, err := http.NewRequest(http.MethodGet, "http://a.test/", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tr.RoundTrip(req); !errors.Is(err, transport.ErrTLSTimeout) {
+		t.Errorf("%v", err)
+	}
+}
