@@ -1,7 +1,7 @@
 package transport
 
 import (
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -12,33 +12,34 @@ import (
 // of that when nobody calls any more, or after Close, is a timer that goes off once, at
 // most alarmMost later, and does nothing.
 type alarm struct {
-	timer *time.Timer
-
-	mu  sync.Mutex // guards what follows
-	of  *attempt
-	due time.Duration // when it goes off, on the clock; 0: it is not set
+	of    atomic.Pointer[attempt]
+	due   atomic.Int64 // when it goes off at the latest, on the clock; 0: it is not set
+	timer *time.Timer  // guarded by the attempt's mu
 }
 
-// ring runs when the timer fires.
+// ring runs when the timer fires. It looks whose the alarm is after it has said that it
+// is not set, and an attempt looks whether it is after it has made it its own: one of
+// them finds the other.
 func (r *alarm) ring() {
-	r.mu.Lock()
-	r.due = 0
-	a := r.of
-	r.mu.Unlock()
-	if a != nil {
+	r.due.Store(0)
+	if a := r.of.Load(); a != nil {
 		a.tick()
 	}
 }
 
-// set has the alarm go off after a while, or before.
+// isSet reports whether the alarm goes off within a while.
+func (r *alarm) isSet(within, now time.Duration) bool {
+	due := time.Duration(r.due.Load())
+	return due != 0 && due <= now+min(within, alarmMost)
+}
+
+// set has the alarm go off after a while, or before. The mu of its attempt must be held.
 func (r *alarm) set(after, now time.Duration) {
-	after = min(after, alarmMost)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.due != 0 && r.due <= now+after {
+	if r.isSet(after, now) {
 		return
 	}
-	r.due = now + after
+	after = min(after, alarmMost)
+	r.due.Store(int64(now + after))
 	if r.timer == nil {
 		r.timer = time.AfterFunc(after, r.ring)
 		return
@@ -49,39 +50,3 @@ func (r *alarm) set(after, now time.Duration) {
 // alarmMost is how long an alarm is set for at most, since nothing but the timer may
 // know of it any more.
 const alarmMost = 5 * time.Second
-
-// alarms are those that nobody uses. None is kept of a bubble of testing/synctest, whose
-// timers must not be touched from outside.
-type alarms struct {
-	real bool // the Transport was not made in a bubble; see keeps
-	free sync.Pool
-}
-
-// take returns an alarm for a.
-func (s *alarms) take(a *attempt, now time.Duration) *alarm {
-	if s.keeps(now) {
-		if r, ok := s.free.Get().(*alarm); ok {
-			r.mu.Lock()
-			r.of = a
-			r.mu.Unlock()
-			return r
-		}
-	}
-	return &alarm{of: a}
-}
-
-// release takes an alarm back.
-func (s *alarms) release(r *alarm, now time.Duration) {
-	r.mu.Lock()
-	r.of = nil
-	r.mu.Unlock()
-	if s.keeps(now) {
-		s.free.Put(r)
-	} else {
-		r.timer.Stop()
-	}
-}
-
-// keeps reports whether neither this goroutine nor the Transport is of a bubble, whose
-// time is that of the year 2000.
-func (s *alarms) keeps(now time.Duration) bool { return s.real && now >= 0 && now < decade }

@@ -98,21 +98,25 @@ func TestAnAlarmIsMovedForAShorterLimit(t *testing.T) {
 
 // An alarm that goes off for nobody, or for the next attempt, ends nothing.
 func TestAnAlarmOfAnAttemptThatIsOverEndsNoOther(t *testing.T) {
-	tr := Must(New(Config{}))
-	defer tr.Close()
 	b := tallied(t)
 	first, second := governed(b), governed(b)
+	var r alarm
 	for _, a := range []*attempt{first, second} {
 		a.call.timeout = &policy.Timeout{Attempt: time.Hour}
+		a.alarm = &r
+		r.of.Store(a)
+		a.mu.Lock()
+		r.set(time.Minute, 0)
+		a.letGo(0)
+		a.mu.Unlock()
+		r.ring() // of nobody
 	}
-	r := tr.alarms.take(first, 0)
-	r.set(time.Minute, 0)
-	tr.alarms.release(r, 0)
-	r.ring() // of nobody
-	again := tr.alarms.take(second, 0)
-	again.set(time.Minute, 0)
-	again.ring()
-	if second.expired != nil || second.ended {
+	if second.alarm, second.clock.start = &r, second.call.h.t.now(); r.isSet(time.Minute, 0) {
+		t.Error("an alarm that has gone off is set")
+	}
+	r.of.Store(second)
+	r.ring()
+	if second.expired != nil || second.ended || r.due.Load() == 0 {
 		t.Errorf("%+v", second.expired)
 	}
 }

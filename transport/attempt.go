@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,13 +19,13 @@ import (
 // answered (headers or an error), and end, exactly once, when its body has ended
 // in whatever way. The watch in timeout.go runs from start to end.
 type attempt struct {
-	parent context.Context // the call's, or what the observer made of it
-	call   *call
-	req    http.Request           // as it is sent
-	hooks  *hooks                 // the caller's, if there are any; for his goroutine
-	trace  *httptrace.ClientTrace // ours, where there are none of his
-	number int32                  // from 1
-	fresh  bool                   // wants a connection of its own, outside the pool
+	parent   context.Context // the call's, or what the observer made of it
+	call     *call
+	req      http.Request             // as it is sent
+	hooks    *hooks                   // the caller's, if there are any; for his goroutine
+	number   int32                    // from 1
+	follower atomic.Pointer[follower] // ours, where there are none of his
+	fresh    bool                     // wants a connection of its own, outside the pool
 
 	// What the breaker and the bulkhead handed out, given back by end.
 	held    bool // counted as such by the bulkhead
@@ -49,6 +48,7 @@ type attempt struct {
 	started bool // the layers above the base have let it out
 	ended   bool // what it held was given back
 
+	passage passage
 	reached bool // it has come to the *http.Transport of its pool
 	asked   bool // net/http wants a connection for it
 	conn    bool // net/http has a connection for it
@@ -68,24 +68,24 @@ type attempt struct {
 	discarded bool    // the response is not wanted any more
 	silent    bool    // the response says nothing about its reuse
 
-	rare       *rare
-	upload     *upload        // the request body, or the one that took its place
-	expired    *Error         // the limit that fired
-	resp       *http.Response // the base's
-	retryAfter time.Duration  // the peer asked for it; the header itself is the caller's
-	readErr    error          // what reads of the body give from now on
-	unhook     func() bool    // undoes what the caller's context was told to do
-	capture    *cache.Capture
-	handed     *call // the call that ends with the body
+	rare    *rare
+	upload  *upload        // the request body, or the one that took its place
+	expired *Error         // the limit that fired
+	resp    *http.Response // the base's
+	readErr error          // what reads of the body give from now on
+	unhook  func() bool    // undoes what the caller's context was told to do
+	capture *cache.Capture
+	handed  *call // the call that ends with the body
 }
 
 // rare is what few attempts have.
 type rare struct {
-	lease   time.Duration // when a probe is judged at the latest
-	unsaid  error         // why net/http has not written the header
-	fault   error         // the caller's own, if the request is at fault by that
-	leaked  string        // how the body was found to be forgotten
-	dropped chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
+	lease      time.Duration // when a probe is judged at the latest
+	retryAfter time.Duration // the peer asked for it; the header itself is the caller's
+	unsaid     error         // why net/http has not written the header
+	fault      error         // the caller's own, if the request is at fault by that
+	leaked     string        // how the body was found to be forgotten
+	dropped    chan struct{} // closed when the attempt has ended for a request body that stalled; nil while none has
 }
 
 // needRare is what is rare of the attempt, to be added to. mu must be held.
@@ -152,8 +152,9 @@ func attemptOf(req *http.Request) *attempt {
 	return req.Context().(*attempt)
 }
 
-// start begins the attempt's clock; it has its permit.
-func (a *attempt) start() {
+// start begins the attempt's clock; it has its permit. What it returns is for answered,
+// and only points to the attempt by its alarm.
+func (a *attempt) start() *guard {
 	a.call.sent++
 	a.call.last = a
 	a.call.h.active.Add(1)
@@ -170,15 +171,20 @@ func (a *attempt) start() {
 	if !usual {
 		now = h.t.now()
 	}
-	a.mu.Lock()
-	a.started = true
+	g := h.t.guards.take(now)
+	a.alarm, a.started = g.alarm, true // nobody else knows of the attempt yet
 	a.clock.begin(now)
-	if usual && c.opts == &noCall && c.earlier == 0 {
-		a.arm(h.soonest, now)
-	} else {
+	a.alarm.of.Store(a)
+	if !usual || c.opts != &noCall || c.earlier != 0 {
+		a.mu.Lock()
 		a.watch(now)
+		a.mu.Unlock()
+	} else if h.soonest != forever && !g.alarm.isSet(h.soonest, now) {
+		a.mu.Lock()
+		a.arm(h.soonest, now)
+		a.mu.Unlock()
 	}
-	a.mu.Unlock()
+	return g
 }
 
 // How an attempt ended, where it is not an error.
@@ -209,10 +215,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		how, err = endBroken, a.expired
 	}
 	a.clock.shift(now, phaseDone, false)
-	if a.alarm != nil {
-		h.t.alarms.release(a.alarm, now)
-		a.alarm = nil
-	}
+	a.letGo(now)
 	duration, age := now-a.clock.start, a.clock.age(now)
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
@@ -227,10 +230,23 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		a.capture.Discard()
 	}
 	stops := !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) // net/http has let go of an upgraded connection
-	if a.std == nil && a.done == nil && a.after == nil {                        // nobody waits for that
+	var followed *follower
+	if stops && how == endEOF && a.followed() {
+		followed = a.follower.Swap(nil)
+	}
+	if followed != nil && a.std == nil {
+		if a.done != nil && !a.stopped {
+			followed.done, a.done = a.done, nil
+		}
+		a.after = nil // net/http's own, which ends it
+	}
+	if a.std == nil && a.done == nil && a.after == nil { // nobody waits for that
 		a.stopped, stops = a.stopped || stops, false
 	}
 	a.mu.Unlock()
+	if followed != nil {
+		h.t.followers.release(followed)
+	}
 	if unhook != nil {
 		unhook()
 	}
@@ -342,10 +358,11 @@ func newAttempt(next http.RoundTripper, h *host) http.RoundTripper {
 
 func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
-	a.start()
+	g := a.start()
 	if a.call.h.t.observer != nil {
 		a.announce(req)
 	}
 	a.watchUpload(req)
-	return a.answered(l.next.RoundTrip(req))
+	resp, err := l.next.RoundTrip(req)
+	return a.answered(resp, err, g)
 }

@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"crypto/tls"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -41,7 +40,7 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	a.mu.Lock()
 	a.pool = p
 	a.mu.Unlock()
-	resp, err := a.send(p.through, req, a.follow(req))
+	resp, err := a.send(p.through, req, l.h.t.followers.follow(a, req))
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}
@@ -58,11 +57,11 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send hands the attempt to what is below the stack, with our hooks, if any, and the
 // caller's.
-func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrace.ClientTrace) (*http.Response, error) {
-	if trace := a.traced(ours); trace != ours {
+func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *follower) (*http.Response, error) {
+	if trace := a.traced(ours); trace != nil {
 		req = req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for
 	} else {
-		a.trace = ours
+		a.follower.Store(ours)
 	}
 	over := true // as after a panic
 	defer func() { a.untrace(over) }()
@@ -80,23 +79,6 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *httptrac
 	return resp, err
 }
 
-// follow makes the hooks that follow an attempt through net/http. A dial goes on when
-// its request has found another connection, so that what it reports after that is not
-// about this attempt any more.
-func (a *attempt) follow(req *http.Request) *httptrace.ClientTrace {
-	t := &httptrace.ClientTrace{
-		GetConn: a.getConn, GotConn: a.gotConn, WroteRequest: a.wroteRequest,
-		GotFirstResponseByte: a.gotFirstByte, PutIdleConn: a.putIdleConn,
-	}
-	if a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil { // which may be one that speaks TLS
-		t.TLSHandshakeStart, t.TLSHandshakeDone = a.handshakes, a.shookHands
-	}
-	if req.Body != nil && req.Body != http.NoBody { // else it is all header
-		t.WroteHeaders = a.wroteHeaders
-	}
-	return t
-}
-
 // move moves from one of some phases to another. mu must be held.
 func (a *attempt) move(p phase, from ...phase) {
 	if !a.ended && slices.Contains(from, a.clock.phase) {
@@ -104,10 +86,13 @@ func (a *attempt) move(p phase, from ...phase) {
 	}
 }
 
-func (a *attempt) getConn(string) {
+func (a *attempt) getConn() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.move(phaseConnect, phaseWrite, phaseHeader)
+	if a.asked {
+		a.passage = notAtOnce
+	}
 	if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
 		a.watch(a.call.h.t.now())
 	}
@@ -120,10 +105,11 @@ func (a *attempt) getConn(string) {
 func (a *attempt) handshakes() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.passage = notAtOnce
 	a.move(phaseTLS, phaseConnect)
 }
 
-func (a *attempt) shookHands(_ tls.ConnectionState, err error) {
+func (a *attempt) shookHands(err error) {
 	a.mu.Lock()
 	a.move(phaseConnect, phaseTLS)
 	if err == nil && a.direct {
@@ -138,6 +124,11 @@ func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.mu.Lock()
 	a.conn, a.reused = true, info.Reused
 	a.dials++
+	if a.passage == unknown && info.WasIdle {
+		a.passage = atOnce
+	} else {
+		a.passage = notAtOnce
+	}
 	h, p := a.call.h, a.pool
 	atOnce := info.WasIdle && a.clock.phase == phaseConnect && h.key.scheme == "http" && len(h.t.around) == 0 && !p.multiplexed.Load()
 	switch { // else it may have been waited for, or a Middleware
@@ -183,6 +174,11 @@ func (a *attempt) gotFirstByte() {
 
 func (a *attempt) putIdleConn(err error) {
 	if err == nil {
+		a.mu.Lock()
+		if a.passage == atOnce {
+			a.passage = cameBack
+		}
+		a.mu.Unlock()
 		a.pool.put()
 		a.pool.shut()
 	}

@@ -43,28 +43,12 @@ const (
 var errNoAnswer = errors.New("the base RoundTripper returned neither a response nor an error")
 
 // answered takes what the base returned: headers or an error.
-func (a *attempt) answered(resp *http.Response, err error) (*http.Response, error) {
+func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Response, error) {
 	h := a.call.h
 	now := h.t.now()
-	if dropped := a.back(now); dropped != nil {
-		if resp != nil && resp.Body != nil {
-			_ = resp.Body.Close()
-		}
-		a.untrace(true)
-		return nil, dropped
-	}
 	if err != nil || resp == nil {
-		if resp != nil && resp.Body != nil {
-			_ = resp.Body.Close() // a base that returns both
-		}
-		if err == nil {
-			err = errNoAnswer
-		}
-		a.mu.Lock()
-		a.faulty = a.faulty || a.unwritable(err)
-		a.mu.Unlock()
-		err = a.explain(err)
-		a.end(endBroken, err)
+		err = a.unanswered(resp, err, now)
+		h.t.guards.release(g, now)
 		return nil, err
 	}
 	ans := &answer{Response: *resp}
@@ -81,14 +65,12 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
 	}
 	a.mu.Lock()
-	a.retryAfter = retryAfter
-	if a.expired != nil { // just before the headers came
-		err := a.expired
+	if a.expired != nil || a.isDropped() { // just before the headers came
 		a.mu.Unlock()
-		_ = ans.Body.Close()
-		a.untrace(true)
-		a.end(endBroken, err)
-		return nil, err
+		return nil, a.tooLate(ans.Body, now)
+	}
+	if retryAfter > 0 {
+		a.needRare().retryAfter = retryAfter
 	}
 	a.slow = a.slow || a.late(now)
 	a.resp, a.silent = resp, seen.silent
@@ -132,9 +114,67 @@ func (a *attempt) answered(resp *http.Response, err error) (*http.Response, erro
 		b := &ans.body
 		b.a, b.resp = a, &ans.Response
 		ans.Body = b
-		b.guard.Store(h.t.guards.set(a))
+		b.guard.Store(g)
+		return &ans.Response, nil
 	}
+	h.t.guards.release(g, now)
 	return &ans.Response, nil
+}
+
+// unanswered ends an attempt whose base gave no answer, and returns the error for that.
+func (a *attempt) unanswered(resp *http.Response, err error, now time.Duration) error {
+	if resp != nil && resp.Body != nil {
+		_ = resp.Body.Close() // a base that returns both
+	}
+	if dropped := a.back(now); dropped != nil {
+		a.untrace(true)
+		return dropped
+	}
+	if err == nil {
+		err = errNoAnswer
+	}
+	a.mu.Lock()
+	a.faulty = a.faulty || a.unwritable(err)
+	a.mu.Unlock()
+	err = a.explain(err)
+	a.end(endBroken, err)
+	return err
+}
+
+// tooLate ends an attempt that was given up before its headers came, and returns the
+// error for that.
+func (a *attempt) tooLate(body io.Closer, now time.Duration) error {
+	_ = body.Close()
+	a.untrace(true)
+	if dropped := a.back(now); dropped != nil {
+		return dropped
+	}
+	a.mu.Lock()
+	expired := a.expired
+	a.mu.Unlock()
+	a.end(endBroken, expired)
+	return expired
+}
+
+// isDropped reports whether the attempt was ended for a request body that stalled. mu
+// must be held.
+func (a *attempt) isDropped() bool { return a.rare != nil && a.rare.dropped != nil }
+
+// back says that the base has returned, after which the caller's time begins anew; or
+// it waits until the attempt has been ended that was dropped meanwhile, and gives the
+// error for that.
+func (a *attempt) back(now time.Duration) error {
+	a.mu.Lock()
+	dropped, err := a.peekRare().dropped, a.readErr
+	if dropped == nil {
+		a.clock.shift(now, a.clock.phase, a.clock.uploading)
+	}
+	a.mu.Unlock()
+	if dropped == nil {
+		return nil
+	}
+	<-dropped
+	return err
 }
 
 // bodiless reports whether an answer is over with its headers. A 204 or 304 need not
@@ -259,7 +299,7 @@ func (b *body) got(p []byte, err error) error {
 		if capture != nil {
 			b.store(true)
 		}
-		a.call.h.t.guards.release(b.guard.Swap(nil))
+		b.unguard()
 	}
 	return readErr
 }
@@ -295,8 +335,12 @@ func (b *body) Close() error {
 		a.mu.Unlock()
 		return nil
 	}
-	a.closing = bodyClosed
 	open := a.readErr == nil
+	a.closing = bodyClosed
+	if !open {
+		a.closing = closedWithin
+	}
+	ended := a.ended
 	a.readErr = http.ErrBodyReadAfterClose
 	toEnd := open && a.capture.NeedsEnd() && a.clock.phase == phaseIdle
 	a.mu.Unlock()
@@ -304,24 +348,35 @@ func (b *body) Close() error {
 	if toEnd {
 		eof = b.drain()
 	}
-	if open && !eof {
+	if !open {
+		if ended { // and not about to, with a Read on another goroutine
+			b.unguard()
+		}
+		return a.resp.Body.Close()
+	}
+	if !eof {
 		a.stop() // or, over HTTP/2, Close waits for a peer that may not read
 	}
-	defer b.closed(open, eof) // also when the base's Close panics
+	defer b.closed(eof) // also when the base's Close panics
 	return a.resp.Body.Close()
 }
 
 // closed ends the attempt once the base's body is closed.
-func (b *body) closed(open, eof bool) {
+func (b *body) closed(eof bool) {
 	a := b.a
 	a.mu.Lock()
 	a.closing = closedWithin
 	a.mu.Unlock()
-	if open {
-		a.end(endClosed, nil)
-		b.store(eof)
+	a.end(endClosed, nil)
+	b.store(eof)
+	b.unguard()
+}
+
+// unguard gives back the guard, once the attempt has ended.
+func (b *body) unguard() {
+	if b.guard.Load() != nil {
+		b.a.call.h.t.guards.release(b.guard.Swap(nil), b.a.clock.start)
 	}
-	a.call.h.t.guards.release(b.guard.Swap(nil))
 }
 
 // What Close reads at most of a body that is to be stored.

@@ -42,13 +42,12 @@ type clock struct {
 	uploading bool          // inside the caller's request body
 	start     time.Duration // of the attempt
 	since     time.Duration // start of the present wait
-	mark      time.Duration // up to where free is known
-	free      time.Duration // the caller's pauses
+	free      time.Duration // the caller's pauses until then
 	bytes     int64         // that the peer took or gave
 }
 
 func (c *clock) begin(now time.Duration) {
-	*c = clock{start: now, since: now, mark: now}
+	*c = clock{start: now, since: now}
 }
 
 // paused reports whether the time is the caller's.
@@ -59,16 +58,16 @@ func (c *clock) paused() bool {
 // shift moves to another phase, and begins a new wait.
 func (c *clock) shift(now time.Duration, p phase, uploading bool) {
 	if c.paused() {
-		c.free += now - c.mark
+		c.free += now - c.since
 	}
-	c.mark, c.since = now, now
+	c.since = now
 	c.phase, c.uploading = p, uploading
 }
 
 // pauses is how long the caller has been waited for in all.
 func (c *clock) pauses(now time.Duration) time.Duration {
 	if c.paused() {
-		return c.free + now - c.mark
+		return c.free + now - c.since
 	}
 	return c.free
 }

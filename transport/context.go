@@ -20,6 +20,10 @@ func (a *attempt) Done() <-chan struct{} {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.done == nil {
+		if f := a.follower.Load(); f != nil && f.done != nil && !a.stopped {
+			a.done, f.done = f.done, nil
+			return a.done
+		}
 		a.done = make(chan struct{})
 		if a.stopped {
 			close(a.done)
@@ -103,8 +107,8 @@ func (a *attempt) Value(key any) any {
 			return nil
 		}
 	case traceKey:
-		if a.trace != nil {
-			return a.trace
+		if f := a.follower.Load(); f != nil {
+			return &f.trace
 		}
 		return nil
 	case raceKey{}, refreshingKey{}: // the marks are of this call, not of what its base may ask others

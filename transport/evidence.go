@@ -299,7 +299,9 @@ func (a *attempt) asksFor(v policy.Verdict) time.Duration {
 	if v != policy.Failure {
 		return 0
 	}
-	return a.retryAfter
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.peekRare().retryAfter
 }
 
 // evaluate trips a closed breaker whose evidence meets a trigger. b.mu is held.

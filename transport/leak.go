@@ -3,48 +3,67 @@ package transport
 import (
 	"runtime"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
 // guard is what an answer alone points to, so that it becomes unreachable with it, of
 // which the garbage collector tells. It serves one answer after another, since to ask
-// for that costs more than the rest of an answer.
-type guard struct{ over *watched }
+// for that costs more than the rest of an answer, and has the alarm of its attempt, which
+// does not point to it.
+type guard struct{ alarm *alarm }
 
-// watched is the attempt whose answer a guard belongs to; it does not point to that.
-type watched struct{ a atomic.Pointer[attempt] }
+// guards are those that no attempt uses. None is kept of a bubble of testing/synctest,
+// whose timers must not be touched from outside.
+type guards struct {
+	real bool // the Transport was not made in a bubble; see keeps
+	free sync.Pool
+}
 
-// guards are those that no answer uses. What becomes of these is of no interest.
-type guards struct{ free sync.Pool }
-
-func (s *guards) set(a *attempt) *guard {
-	g, ok := s.free.Get().(*guard)
-	if !ok {
-		g = &guard{over: &watched{}}
-		runtime.AddCleanup(g, forgotten, g.over)
+// take returns a guard for an attempt that begins.
+func (s *guards) take(now time.Duration) *guard {
+	if s.keeps(now) {
+		if g, ok := s.free.Get().(*guard); ok {
+			return g
+		}
 	}
-	g.over.a.Store(a)
+	g := &guard{alarm: &alarm{}}
+	runtime.AddCleanup(g, forgotten, g.alarm)
 	return g
 }
 
-// release takes the guard of an answer whose attempt has ended; nil if it was taken.
-func (s *guards) release(g *guard) {
-	if g != nil {
-		g.over.a.Store(nil)
+// release takes the guard of an attempt that has ended; nil if it was taken.
+func (s *guards) release(g *guard, now time.Duration) {
+	if g != nil && s.keeps(now) {
 		s.free.Put(g)
 	}
 }
 
-// forgotten runs when an answer has become unreachable.
-func forgotten(w *watched) {
-	a := w.a.Load()
+// letGo has the alarm of an attempt that has ended go off for nobody. mu must be held.
+func (a *attempt) letGo(now time.Duration) {
+	r := a.alarm
+	if r == nil {
+		return
+	}
+	a.alarm = nil
+	r.of.Store(nil)
+	if r.timer != nil && !a.call.h.t.guards.keeps(now) {
+		r.timer.Stop()
+	}
+}
+
+// keeps reports whether neither this goroutine nor the Transport is of a bubble, whose
+// time is that of the year 2000.
+func (s *guards) keeps(now time.Duration) bool { return s.real && now >= 0 && now < decade }
+
+// forgotten runs when an answer has become unreachable, or its guard has in another way.
+func forgotten(r *alarm) {
+	a := r.of.Load()
 	if a == nil {
 		return
 	}
 	a.mu.Lock()
-	open := !a.ended && a.closing == bodyOpen
-	bubble := a.call.h.t.now()-a.clock.mark > decade
+	open := !a.ended && a.resp != nil && a.closing == bodyOpen
+	bubble := a.call.h.t.now()-a.clock.since > decade
 	a.mu.Unlock()
 	if open && !bubble {
 		go a.leak(leakUnreachable)
@@ -73,8 +92,8 @@ func (a *attempt) leak(why string) {
 	h := a.call.h
 	now := h.t.now()
 	a.mu.Lock()
-	readOn := why == leakIdle && !(a.idles() && now-a.clock.mark >= h.policy.Bulkhead.BodyIdle) // just in time
-	shadow := why == leakIdle && h.policy.Bulkhead.Shadow                                       // told once, and let be
+	readOn := why == leakIdle && !(a.idles() && now-a.clock.since >= h.policy.Bulkhead.BodyIdle) // just in time
+	shadow := why == leakIdle && h.policy.Bulkhead.Shadow                                        // told once, and let be
 	if a.ended || a.closing != bodyOpen || readOn || shadow && a.idled {
 		a.mu.Unlock()
 		return
@@ -105,21 +124,4 @@ func (a *attempt) leak(why string) {
 	a.stop()
 	defer a.end(endLeaked, err) // also when the base's Close ends the goroutine
 	a.closeBase()
-}
-
-// back says that the base has returned, after which the caller's time begins anew; or
-// it waits until the attempt has been ended that was dropped meanwhile, and gives the
-// error for that.
-func (a *attempt) back(now time.Duration) error {
-	a.mu.Lock()
-	dropped, err := a.peekRare().dropped, a.readErr
-	if dropped == nil {
-		a.clock.shift(now, a.clock.phase, a.clock.uploading)
-	}
-	a.mu.Unlock()
-	if dropped == nil {
-		return nil
-	}
-	<-dropped
-	return err
 }

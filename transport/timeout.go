@@ -58,7 +58,8 @@ func (a *attempt) arm(next, now time.Duration) {
 		return
 	}
 	if a.alarm == nil {
-		a.alarm = a.call.h.t.alarms.take(a, now)
+		a.alarm = &alarm{}
+		a.alarm.of.Store(a)
 	}
 	a.alarm.set(next, now)
 }
@@ -136,7 +137,7 @@ func (a *attempt) look(now time.Duration) (due dues, next time.Duration) {
 	// The caller.
 	if d := a.call.h.policy.Bulkhead.BodyIdle; d > 0 && !a.stream {
 		next = min(next, d) // also for a pause that is yet to begin
-		due.leak = a.idles() && left(d, now-c.mark)
+		due.leak = a.idles() && left(d, now-c.since)
 	}
 	if a.rare != nil && a.rare.lease > 0 && left(a.rare.lease, now) {
 		due.lease = true

@@ -64,14 +64,15 @@ type hooks struct {
 }
 
 // traced is ours, which may be nil, with the caller's hooks for as long as the
-// attempt has not let go of them; ours alone if there are none.
-func (a *attempt) traced(ours *httptrace.ClientTrace) *httptrace.ClientTrace {
+// attempt has not let go of them; nil if there are none.
+func (a *attempt) traced(follower *follower) *httptrace.ClientTrace {
 	t := httptrace.ContextClientTrace(a.parent)
 	if t == nil {
-		return ours
+		return nil
 	}
-	if ours == nil {
-		ours = &httptrace.ClientTrace{}
+	ours := &httptrace.ClientTrace{}
+	if follower != nil {
+		ours = &follower.trace
 	}
 	h := &hooks{caller: t}
 	a.hooks = h

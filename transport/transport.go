@@ -23,26 +23,26 @@ import (
 // taking its callers down. It is made by New and safe for concurrent use. See the
 // package documentation for its layers.
 type Transport struct {
-	base     http.RoundTripper
-	pooled   *http.Transport // base, or what is inside of it
-	around   []Middleware    // of pooled, the outermost first
-	cache    *cache.Cache
-	memory   bool // the store is a *cache.Memory, which does not block
-	observer Observer
-	logs     logs
-	permits  *semaphore.Weighted // of the whole process; nil: no bound
-	limit    int64               // of permits
-	hosts    hostMap
-	policies policies
-	epoch    time.Time // of the clock
-	closed   atomic.Bool
-	breakers sync.Map // breakerPolicy, by policy
-	caches   sync.Map // cacheOf, by policy
-	panics   sync.Map // of functions that were configured: those that were logged
-	idle     idleConns
-	history  history
-	alarms   alarms
-	guards   guards
+	base      http.RoundTripper
+	pooled    *http.Transport // base, or what is inside of it
+	around    []Middleware    // of pooled, the outermost first
+	cache     *cache.Cache
+	memory    bool // the store is a *cache.Memory, which does not block
+	observer  Observer
+	logs      logs
+	permits   *semaphore.Weighted // of the whole process; nil: no bound
+	limit     int64               // of permits
+	hosts     hostMap
+	policies  policies
+	epoch     time.Time // of the clock
+	closed    atomic.Bool
+	breakers  sync.Map // breakerPolicy, by policy
+	caches    sync.Map // cacheOf, by policy
+	panics    sync.Map // of functions that were configured: those that were logged
+	idle      idleConns
+	history   history
+	guards    guards
+	followers followers
 
 	refreshes  refreshes
 	done       chan struct{} // closed by Close
@@ -60,7 +60,7 @@ func New(c Config) (*Transport, error) {
 		done:     make(chan struct{}),
 	}
 	t.hosts.seed = maphash.MakeSeed()
-	t.alarms.real = t.epoch != t.epoch.Round(0) // in a bubble there is no monotonic clock
+	t.guards.real = t.epoch != t.epoch.Round(0) // in a bubble there is no monotonic clock
 	var errs []error
 	t.policies, errs = compile(c)
 	if c.MaxConcurrent > 0 {

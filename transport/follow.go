@@ -1,0 +1,88 @@
+package transport
+
+import (
+	"crypto/tls"
+	"net/http"
+	"net/http/httptrace"
+	"reflect"
+	"sync"
+	"sync/atomic"
+)
+
+// follower is the hooks that follow an attempt through net/http, made once for many
+// attempts. It serves the next one only if nobody can call them for the last one any
+// more: see alone, and followed.
+type follower struct {
+	of    atomic.Pointer[attempt]
+	trace httptrace.ClientTrace
+	done  chan struct{} // of the last attempt's context, never closed; nil: none
+
+	wroteHeaders func()
+	handshake    func()
+	shookHands   func(tls.ConnectionState, error)
+}
+
+func newFollower() *follower {
+	f := &follower{}
+	f.trace.GetConn = func(string) { f.of.Load().getConn() }
+	f.trace.GotConn = func(info httptrace.GotConnInfo) { f.of.Load().gotConn(info) }
+	f.trace.WroteRequest = func(info httptrace.WroteRequestInfo) { f.of.Load().wroteRequest(info) }
+	f.trace.GotFirstResponseByte = func() { f.of.Load().gotFirstByte() }
+	f.trace.PutIdleConn = func(err error) { f.of.Load().putIdleConn(err) }
+	f.wroteHeaders = func() { f.of.Load().wroteHeaders() }
+	f.handshake = func() { f.of.Load().handshakes() }
+	f.shookHands = func(_ tls.ConnectionState, err error) { f.of.Load().shookHands(err) }
+	return f
+}
+
+// followers are those that no attempt uses.
+type followers struct{ free sync.Pool }
+
+// follow has an attempt followed. A dial goes on when its request has found another
+// connection, so that what it reports after that is not about this attempt any more.
+func (s *followers) follow(a *attempt, req *http.Request) *follower {
+	f, ok := s.free.Get().(*follower)
+	if !ok {
+		f = newFollower()
+	}
+	t := &f.trace
+	t.TLSHandshakeStart, t.TLSHandshakeDone, t.WroteHeaders = nil, nil, nil
+	if a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil { // which may be one that speaks TLS
+		t.TLSHandshakeStart, t.TLSHandshakeDone = f.handshake, f.shookHands
+	}
+	if req.Body != nil && req.Body != http.NoBody { // else it is all header
+		t.WroteHeaders = f.wroteHeaders
+	}
+	f.of.Store(a)
+	return f
+}
+
+// release takes back the follower of an attempt that was followed.
+func (s *followers) release(f *follower) {
+	f.of.Store(nil)
+	s.free.Put(f)
+}
+
+// alone reports whether nobody but net/http sees the requests to a transport, or what
+// they carry, unless there is a dial.
+func alone(t *http.Transport, around []Middleware) bool {
+	known := t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
+	return known && len(around) == 0
+}
+
+// passage is how an attempt goes through net/http.
+type passage uint8
+
+const (
+	unknown   passage = iota
+	atOnce            // on a connection that was idle, without a dial
+	cameBack          // and that connection is idle again, after all other hooks
+	notAtOnce         // in another way
+)
+
+// followed reports whether an attempt that has ended was HTTP/1.1 that needed nothing
+// but an idle connection and has given it back: net/http is then through with its hooks
+// and its context, which nobody else has seen. mu must be held.
+func (a *attempt) followed() bool {
+	return a.passage == cameBack && a.pool != nil && a.pool.alone
+}
