@@ -11,7 +11,7 @@ import (
 
 // follower is the hooks that follow an attempt through net/http, made once for many
 // attempts. It serves the next one only if nobody can call them for the last one any
-// more: see alone, and followed.
+// more: see private, and followed.
 type follower struct {
 	of    atomic.Pointer[attempt]
 	trace httptrace.ClientTrace
@@ -63,9 +63,9 @@ func (s *followers) release(f *follower) {
 	s.free.Put(f)
 }
 
-// alone reports whether nobody but net/http sees the requests to a transport, or what
+// private reports whether nobody but net/http sees the requests to a transport, or what
 // they carry, unless there is a dial.
-func alone(t *http.Transport, around []Middleware) bool {
+func private(t *http.Transport, around []Middleware) bool {
 	known := t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 	return known && len(around) == 0
 }
@@ -84,5 +84,5 @@ const (
 // but an idle connection and has given it back: net/http is then through with its hooks
 // and its context, which nobody else has seen. mu must be held.
 func (a *attempt) followed() bool {
-	return a.passage == cameBack && a.pool != nil && a.pool.alone
+	return a.passage == cameBack && a.pool != nil && a.pool.private
 }

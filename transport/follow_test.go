@@ -136,7 +136,7 @@ func TestAContextThatEndsIsNotThatOfTheNextAttempt(t *testing.T) {
 	}
 }
 
-func TestAlone(t *testing.T) {
+func TestPrivate(t *testing.T) {
 	own := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }}
 	for _, test := range []struct {
 		name   string
@@ -150,7 +150,7 @@ func TestAlone(t *testing.T) {
 		{"a function", own, nil, false},
 		{"a Middleware", &http.Transport{}, []Middleware{nil}, false},
 	} {
-		if got := alone(test.base, test.around); got != test.want {
+		if got := private(test.base, test.around); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
 	}
