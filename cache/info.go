@@ -61,6 +61,12 @@ type body struct {
 	status statusError
 }
 
+// answer is a response with its body, in one piece.
+type answer struct {
+	resp http.Response
+	body body
+}
+
 func (b *body) Read(p []byte) (int, error) {
 	if b.closed.Load() {
 		return 0, http.ErrBodyReadAfterClose
@@ -92,14 +98,16 @@ func (e *statusError) Error() string {
 func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.Response {
 	now := wall.Sub(e.owner.start)
 	age, ttl := e.ageAt(now), e.ttlAt(now)
-	b := &body{info: Info{
+	all := &answer{}
+	b := &all.body
+	b.info = Info{
 		FromCache: true,
 		Stale:     ttl <= 0 && !why.validated,
 		AsOf:      e.owner.start.Add(e.received - e.age).Round(0), // the same for every answer from e
 		Age:       age,
 		TTL:       ttl,
 		Cause:     why.Err,
-	}}
+	}
 	if why.Err == nil && why.Status != 0 {
 		b.status.code = why.Status
 		b.info.Cause = &b.status
@@ -110,7 +118,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 	if req.Cancel != nil {
 		req = req.WithContext(context.WithValue(req.Context(), infoKey{}, b))
 	}
-	return &http.Response{
+	all.resp = http.Response{
 		Status:        e.statusText,
 		StatusCode:    int(e.status),
 		Proto:         e.proto,
@@ -122,6 +130,7 @@ func (e *Entry) response(req *http.Request, wall time.Time, why Failure) *http.R
 		Uncompressed:  e.uncompressed,
 		Request:       req,
 	}
+	return &all.resp
 }
 
 // headerAt is a header of its own for one answer: what was stored, Age, and one more member of Cache-Status.
@@ -168,7 +177,7 @@ type labels struct {
 
 // labelled is Age, and the member of Cache-Status, of an answer from e.
 func (e *Entry) labelled(age, ttl time.Duration, why Failure) (ageText, cacheStatus string) {
-	why.Err = nil // which is in neither, and may not be comparable
+	why.Err, why.At = nil, time.Time{} // which are in neither; an error may not be comparable
 	seconds, left := int64(age/time.Second), floorSeconds(ttl)
 	last := e.labels.Load()
 	if last == nil || last.age != seconds || last.ttl != left || last.fresh != (ttl > 0) || last.why != why {

@@ -21,7 +21,10 @@ func (c *Cache) Serve(x *Exchange, req *http.Request, why Failure, w Window) (*h
 	if x.role != reader || !c.holds(&x.key) || !why.served() || gone(req) {
 		return nil, false
 	}
-	wall := time.Now()
+	wall := why.At
+	if wall.IsZero() {
+		wall = time.Now()
+	}
 	e := c.servable(x, req, w, wall)
 	if e == nil {
 		return nil, false

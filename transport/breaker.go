@@ -91,7 +91,18 @@ type breaker struct {
 type trip struct {
 	at       time.Time
 	evidence Evidence
+	refusal  atomic.Pointer[refusal] // the last one of a call that had sent nothing
 }
+
+// refusal is an error that is given to all calls that are refused about the same time.
+type refusal struct {
+	err Error
+	at  time.Duration // on the clock
+}
+
+// refusalTime is how exact Error.RetryIn is: the refusals of a host that is down, which
+// may be many, share an error for so long.
+const refusalTime = time.Millisecond
 
 // ticket is what admission hands to an attempt.
 type ticket struct {
@@ -245,13 +256,27 @@ func (b *breaker) probing() bool {
 func (b *breaker) refusal(sent int, now time.Duration) *Error {
 	switch s, _ := b.load(); s {
 	case ForcedOpen:
-		return b.refuse(s, 0, sent)
+		return b.refuseAt(s, 0, sent, now)
 	case Open:
 		if wait := time.Duration(b.until.Load()) - now; wait > 0 {
-			return b.refuse(s, wait, sent)
+			return b.refuseAt(s, wait, sent, now)
 		}
 	}
 	return nil
+}
+
+// refuseAt is refuse, with one error for all calls of the same moment.
+func (b *breaker) refuseAt(s State, wait time.Duration, sent int, now time.Duration) *Error {
+	t := b.trip.Load()
+	if t == nil || sent > 0 {
+		return b.refuse(s, wait, sent)
+	}
+	last := t.refusal.Load()
+	if last == nil || last.err.State != s || now < last.at || now-last.at >= refusalTime {
+		last = &refusal{err: *b.refuse(s, wait, 0), at: now}
+		t.refusal.Store(last)
+	}
+	return &last.err
 }
 
 // refuse makes the error of a refusal, after so many attempts that were sent.
@@ -301,7 +326,7 @@ func (b *breaker) changed(ctx context.Context, now time.Duration, e Evidence, re
 			} else {
 				r.reopens = 0
 			}
-			b.trip.Store(&trip{b.h.t.wall(now), e})
+			b.trip.Store(&trip{at: b.h.t.wall(now), evidence: e})
 			b.until.Store(int64(now + b.policy.OpenDelay(r.reopens, retryAfter, random())))
 			b.set(ctx, Open, now, e)
 		case gobreaker.StateHalfOpen:
@@ -370,7 +395,7 @@ func (b *breaker) force(to State, trigger string) {
 		r.machine, r.moved, r.reopens = nil, nil, 0
 		b.forget()
 		if to == ForcedOpen {
-			b.trip.Store(&trip{b.h.t.wall(now), e})
+			b.trip.Store(&trip{at: b.h.t.wall(now), evidence: e})
 		}
 		b.set(context.Background(), to, now, e)
 	} else if to == Closed { // no transition, but evidence to forget, and that of calls in flight

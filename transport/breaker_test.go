@@ -377,3 +377,37 @@ func TestBreakerResetOfAClosedOneForgetsItsEvidence(t *testing.T) {
 		}
 	})
 }
+
+// Many calls may be refused at once: those of the same millisecond share an error, and
+// none is told to wait more than that too long, or of an outage that is over.
+func TestRefusalsOfAMomentShareAnError(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := newBreakerDep(t, breakerPolicy(policy.Breaker{ConsecutiveFailures: 1, OpenFor: 10 * time.Second}))
+		d.gets("f", 0)
+		first := d.wantRefused()
+		for range 100 {
+			time.Sleep(100 * time.Microsecond)
+			e, left := d.wantRefused(), d.snap().RetryIn
+			if e.RetryIn < left || e.RetryIn >= left+time.Millisecond {
+				t.Fatalf("the refusal says %v, %v are left", e.RetryIn, left)
+			}
+		}
+		if e := d.wantRefused(); e == first || e != d.wantRefused() {
+			t.Error("not an error for each moment, or one for all")
+		}
+		if want := 10 * time.Millisecond; first.RetryIn-d.wantRefused().RetryIn != want {
+			t.Errorf("an error that was given has changed: %v", first.RetryIn)
+		}
+		h := d.tr.Host("http://dep.test")
+		h.ForceOpen()
+		if e := d.wantRefused(); e.State != transport.ForcedOpen || e.RetryIn != 0 {
+			t.Errorf("forced: %v, %v", e.State, e.RetryIn)
+		}
+		h.Reset()
+		d.gets("f", 0)
+		if e := d.wantRefused(); e.State != transport.Open || e.Evidence == first.Evidence {
+			t.Errorf("open again: %v, %v", e.State, e.Evidence)
+		}
+	})
+}

@@ -22,6 +22,7 @@ type bulkhead struct {
 	most    int64               // the bound of held, where a permit is had at once or not at all; 0: see permits
 	held    atomic.Int64        // attempts under way
 	waiting atomic.Int64
+	refusal atomic.Pointer[Error] // of all calls that find it full, and had sent nothing
 }
 
 func newBulkhead(next http.RoundTripper, h *host) http.RoundTripper {
@@ -76,6 +77,16 @@ func (b *bulkhead) acquire(a *attempt) error {
 // error is the refusal of an attempt that finds no permit of the host's.
 func (b *bulkhead) error() *Error {
 	return &Error{Kind: ErrBulkheadFull, Host: b.h.name, Layer: LayerBulkhead, Phase: "queue", Knob: "Bulkhead.MaxConcurrent"}
+}
+
+// refused is error for a call that has sent nothing, which is the same for all of those.
+func (b *bulkhead) refused() *Error {
+	if e := b.refusal.Load(); e != nil {
+		return e
+	}
+	e := b.error()
+	b.refusal.Store(e)
+	return e
 }
 
 // full reports whether an attempt would be refused now.

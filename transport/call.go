@@ -146,7 +146,7 @@ func (h *host) refusal(now time.Duration) *Error {
 	}
 	collapses := h.fallback != nil && h.fallback.fresh // it may have the answer to another yet, without a permit
 	if s, _ := b.load(); (s == Closed || s == ForcedClosed) && !collapses && h.bulkhead.full() {
-		return h.bulkhead.error()
+		return h.bulkhead.refused()
 	}
 	return nil
 }

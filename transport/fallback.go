@@ -126,7 +126,7 @@ func (f *fallback) bad(c *call, resp *http.Response, err error, leads **flight) 
 	if c.gone() != nil || c.faulty || certificateError(err) || refreshing(c.req) {
 		return resp, err
 	}
-	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, int(c.sent), resp, err)
+	instead, kind, staleness := f.instead(c.req, &c.reuse.exchange, c.opts.NoStale, int(c.sent), resp, err, f.h.t.now())
 	if instead == nil {
 		if err == nil && f.stores && f.fresh {
 			f.keep(c, resp, leads)
@@ -153,7 +153,8 @@ func (f *fallback) bad(c *call, resp *http.Response, err error, leads **flight) 
 // serve is a stored answer in place of one that is not waited for, if there is one, and
 // may is true then.
 func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func() bool) *http.Response {
-	cause := cache.Failure{Err: why, Detail: reason, Forwarded: sent}
+	now := f.h.t.now()
+	cause := cache.Failure{Err: why, Detail: reason, Forwarded: sent, At: f.h.t.wall(now)}
 	stored, ok := f.cache.Serve(&c.reuse.exchange, f.h.named(c.req), cause, f.window)
 	if !ok {
 		return nil
@@ -163,7 +164,7 @@ func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func
 		return nil
 	}
 	stored.Request = c.req
-	staleness := f.served(stored)
+	staleness := f.served(stored, now)
 	f.h.counts.fallback("stale", false)
 	c.replaced = true
 	c.observe(Event{Kind: EventFallback, Layer: LayerFallback, Fallback: "stale", Reason: reason, Staleness: staleness, Err: why})
@@ -172,10 +173,9 @@ func (f *fallback) serve(c *call, why *Error, reason string, sent bool, may func
 
 // served notes when a stored answer was served and of when it was, and returns how stale
 // it is.
-func (f *fallback) served(stored *http.Response) time.Duration {
+func (f *fallback) served(stored *http.Response, now time.Duration) time.Duration {
 	info, _ := cache.FromResponse(stored)
 	if !f.policy.Shadow {
-		now := f.h.t.now()
 		f.servedAsOf.Store(int64(now - info.Age))
 		f.servedAt.Store(int64(now))
 	}
@@ -207,7 +207,7 @@ func (f *fallback) replaced(req *http.Request, refusal *Error, stored bool, now 
 	if refreshing(req) {
 		return nil, refusal
 	}
-	instead, kind, _ := f.instead(req, &u.exchange, callOf(req.Context()).NoStale, 0, nil, refusal)
+	instead, kind, _ := f.instead(req, &u.exchange, callOf(req.Context()).NoStale, 0, nil, refusal, now)
 	if instead == nil {
 		return nil, refusal
 	}
@@ -220,15 +220,15 @@ func (f *fallback) replaced(req *http.Request, refusal *Error, stored bool, now 
 }
 
 // instead is the best answer that is left: stale, degraded or fail-fast.
-func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, sent int, resp *http.Response, err error) (_ *http.Response, kind string, staleness time.Duration) {
+func (f *fallback) instead(req *http.Request, x *cache.Exchange, noStale bool, sent int, resp *http.Response, err error, now time.Duration) (_ *http.Response, kind string, staleness time.Duration) {
 	cause := err
 	if cause == nil {
 		cause = &Error{Host: f.h.name, Layer: LayerFallback, Attempts: sent, Err: fmt.Errorf("status %d", resp.StatusCode)}
 	}
 	if f.stores && !noStale {
-		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0}
+		why := cache.Failure{Err: cause, Status: statusOf(resp), Detail: reasonOf(resp, err), Forwarded: sent > 0, At: f.h.t.wall(now)}
 		if stored, ok := f.cache.Serve(x, req, why, f.window); ok {
-			return stored, "stale", f.served(stored)
+			return stored, "stale", f.served(stored, now)
 		}
 	}
 	if d := f.degraded(req, cause); d != nil {
