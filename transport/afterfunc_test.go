@@ -8,7 +8,7 @@ import (
 )
 
 func uncalled() *attempt {
-	a := &attempt{}
+	a := &attempt{endless: true}
 	a.init(&call{ctx: context.Background(), req: &http.Request{}, opts: &noCall})
 	return a
 }

@@ -46,6 +46,7 @@ type attempt struct {
 
 	stopped bool // the context has ended, though std may not be made yet
 	started bool // the layers above the base have let it out
+	endless bool // the caller's context never ends; not changed once the base has the request
 	ended   bool // what it held was given back
 
 	passage passage
@@ -230,22 +231,16 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		a.capture.Discard()
 	}
 	stops := !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) // net/http has let go of an upgraded connection
-	var followed *follower
-	if stops && how == endEOF && a.followed() {
-		followed = a.follower.Swap(nil)
+	var f *follower
+	if stops && how == endEOF && !a.stopped && a.followed() {
+		f = a.follower.Load().leave(a)
 	}
-	if followed != nil && a.std == nil {
-		if a.done != nil && !a.stopped {
-			followed.done, a.done = a.done, nil
-		}
-		a.after = nil // net/http's own, which ends it
-	}
-	if a.std == nil && a.done == nil && a.after == nil { // nobody waits for that
+	if !a.awaited() {
 		a.stopped, stops = a.stopped || stops, false
 	}
 	a.mu.Unlock()
-	if followed != nil {
-		h.t.followers.release(followed)
+	if f != nil {
+		h.t.followers.release(f)
 	}
 	if unhook != nil {
 		unhook()
@@ -362,6 +357,7 @@ func (l *attemptLayer) RoundTrip(req *http.Request) (*http.Response, error) {
 	if a.call.h.t.observer != nil {
 		a.announce(req)
 	}
+	a.endless = a.parent.Done() == nil
 	a.watchUpload(req)
 	resp, err := l.next.RoundTrip(req)
 	return a.answered(resp, err, g)

@@ -114,6 +114,7 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 		b := &ans.body
 		b.a, b.resp = a, &ans.Response
 		ans.Body = b
+		g.watch()
 		b.guard.Store(g)
 		return &ans.Response, nil
 	}

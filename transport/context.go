@@ -14,7 +14,7 @@ func (a *attempt) Deadline() (time.Time, bool) { return a.parent.Deadline() }
 
 // Done is closed when the caller leaves, a limit fires, or the attempt ends.
 func (a *attempt) Done() <-chan struct{} {
-	if !a.alone() {
+	if !a.endless {
 		return a.standard().ctx.Done()
 	}
 	a.mu.Lock()
@@ -32,32 +32,34 @@ func (a *attempt) Done() <-chan struct{} {
 	return a.done
 }
 
-// alone reports whether the caller's context never ends.
-func (a *attempt) alone() bool {
-	if a.parent.Done() != nil {
-		return false
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.std == nil // nor has ever been one that does
-}
-
 // AfterFunc is how package context has what is made of the attempt end with it, where
 // it would otherwise start a goroutine.
 func (a *attempt) AfterFunc(f func()) (stop func() bool) {
-	if !a.alone() {
+	if !a.endless {
 		return context.AfterFunc(a.standard().ctx, f)
 	}
-	e := &afterwards{a: a, f: f}
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if a.stopped {
-		a.mu.Unlock()
 		go f() // package context holds a lock that it takes
-		return e.cancel
+		return func() bool { return false }
 	}
+	if follower := a.follower.Load(); follower != nil && follower.then == nil {
+		follower.then = f
+		return follower.stop
+	}
+	e := &afterwards{a: a, f: f}
 	e.next, a.after = a.after, e
-	a.mu.Unlock()
 	return e.cancel
+}
+
+// awaited reports whether anything is to be done when the attempt is stopped. mu must be
+// held.
+func (a *attempt) awaited() bool {
+	if f := a.follower.Load(); f != nil && f.then != nil {
+		return true
+	}
+	return a.std != nil || a.done != nil || a.after != nil
 }
 
 // afterwards is a function to be called when an attempt is stopped whose caller's
@@ -103,7 +105,7 @@ func (a *attempt) Value(key any) any {
 	}
 	switch key {
 	case cancelKey:
-		if a.parent.Done() == nil { // what it may be derived from has let go of it
+		if a.endless { // what it may be derived from has let go of it
 			return nil
 		}
 	case traceKey:
@@ -164,11 +166,18 @@ func (a *attempt) stop() {
 		close(a.done)
 	}
 	a.stopped, a.after = true, nil
+	var then func()
+	if f := a.follower.Load(); f != nil {
+		then, f.then = f.then, nil
+	}
 	a.mu.Unlock()
 	if std != nil {
 		std.cancel(context.Canceled)
 	}
+	if then != nil {
+		then() // of package context, which starts a goroutine for what may block
+	}
 	for ; after != nil; after = after.next {
-		after.f() // of package context, which starts a goroutine for what may block
+		after.f()
 	}
 }

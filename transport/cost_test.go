@@ -114,8 +114,8 @@ func TestACallOverNetHTTPCostsFewAllocations(t *testing.T) {
 	}
 	least, fewest := cost(bare)
 	n, bytes := cost(tr)
-	if n > least+7 || bytes > fewest+1350 {
-		t.Errorf("%v allocations and %d bytes, want at most 7 and 1350 beyond the %v and %d of a bare transport", n, bytes, least, fewest)
+	if n > least+5 || bytes > fewest+1300 {
+		t.Errorf("%v allocations and %d bytes, want at most 5 and 1300 beyond the %v and %d of a bare transport", n, bytes, least, fewest)
 	}
 }
 

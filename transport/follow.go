@@ -10,12 +10,17 @@ import (
 )
 
 // follower is the hooks that follow an attempt through net/http, made once for many
-// attempts. It serves the next one only if nobody can call them for the last one any
-// more: see private, and followed.
+// attempts, with what net/http waits for in the context of one. It serves the next
+// attempt only if nobody can use any of that for the last one any more: see private, and
+// followed.
 type follower struct {
 	of    atomic.Pointer[attempt]
 	trace httptrace.ClientTrace
-	done  chan struct{} // of the last attempt's context, never closed; nil: none
+
+	done chan struct{} // of the last attempt's context, never closed; nil: none
+	then func()        // what is to be called when the attempt is stopped; guarded by its mu
+	over bool          // nothing but then is waited for to go; guarded by its mu
+	stop func() bool   // unregisters then
 
 	wroteHeaders func()
 	handshake    func()
@@ -32,6 +37,7 @@ func newFollower() *follower {
 	f.wroteHeaders = func() { f.of.Load().wroteHeaders() }
 	f.handshake = func() { f.of.Load().handshakes() }
 	f.shookHands = func(_ tls.ConnectionState, err error) { f.of.Load().shookHands(err) }
+	f.stop = f.unregister
 	return f
 }
 
@@ -57,7 +63,33 @@ func (s *followers) follow(a *attempt, req *http.Request) *follower {
 	return f
 }
 
-// release takes back the follower of an attempt that was followed.
+// unregister is the stop of a context's AfterFunc.
+func (f *follower) unregister() bool {
+	a := f.of.Load()
+	a.mu.Lock()
+	was, over := f.then != nil, f.over
+	f.then, f.over = nil, false
+	a.mu.Unlock()
+	if over {
+		a.call.h.t.followers.release(f)
+	}
+	return was
+}
+
+// leave takes the follower from an attempt that was followed, and returns it unless it is
+// still to be unregistered, after which it releases itself. The attempt's mu must be held.
+func (f *follower) leave(a *attempt) *follower {
+	a.follower.Store(nil)
+	if a.done != nil {
+		f.done, a.done = a.done, nil
+	}
+	if f.over = f.then != nil; f.over {
+		return nil
+	}
+	return f
+}
+
+// release takes back a follower that is not in use.
 func (s *followers) release(f *follower) {
 	f.of.Store(nil)
 	s.free.Put(f)
@@ -84,5 +116,5 @@ const (
 // but an idle connection and has given it back: net/http is then through with its hooks
 // and its context, which nobody else has seen. mu must be held.
 func (a *attempt) followed() bool {
-	return a.passage == cameBack && a.pool != nil && a.pool.private
+	return a.passage == cameBack && a.pool.private && a.follower.Load() != nil
 }

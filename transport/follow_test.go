@@ -136,6 +136,57 @@ func TestAContextThatEndsIsNotThatOfTheNextAttempt(t *testing.T) {
 	}
 }
 
+// What net/http has registered with the context of an attempt is taken out when that is
+// over, or a little later; only then are its hooks somebody else's.
+func TestHooksWaitForWhatIsRegistered(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		order  string // r: registered, u: unregistered, l: the attempt leaves, s: it is stopped
+		free   string // after which of them the hooks are
+		called bool
+	}{
+		{"nothing was", "l", "l", false},
+		{"taken out before the end", "rul", "l", false},
+		{"taken out after it", "rlu", "u", false},
+		{"called", "rs", "", true},
+		{"called, and taken out", "rsu", "", true},
+	} {
+		tr := Must(New(Config{}))
+		a := uncalled()
+		a.call.h = &host{t: tr}
+		f := newFollower()
+		f.of.Store(a)
+		a.follower.Store(f)
+		var stop func() bool
+		called := false
+		for _, step := range test.order {
+			isFree := false
+			switch step {
+			case 'r':
+				stop = a.AfterFunc(func() { called = true })
+			case 'u':
+				if was := stop(); was == test.called {
+					t.Errorf("%s: taken out: %v", test.name, was)
+				}
+				isFree = f.of.Load() == nil
+			case 'l':
+				a.mu.Lock()
+				isFree = f.leave(a) != nil
+				a.mu.Unlock()
+			case 's':
+				a.stop()
+			}
+			if want := strings.ContainsRune(test.free, step); isFree != want {
+				t.Errorf("%s: after %c the hooks are free: %v", test.name, step, isFree)
+			}
+		}
+		if called != test.called {
+			t.Errorf("%s: called: %v", test.name, called)
+		}
+		_ = tr.Close()
+	}
+}
+
 func TestPrivate(t *testing.T) {
 	own := &http.Transport{Proxy: func(*http.Request) (*url.URL, error) { return nil, nil }}
 	for _, test := range []struct {

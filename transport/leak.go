@@ -10,7 +10,10 @@ import (
 // which the garbage collector tells. It serves one answer after another, since to ask
 // for that costs more than the rest of an answer, and has the alarm of its attempt, which
 // does not point to it.
-type guard struct{ alarm *alarm }
+type guard struct {
+	alarm   *alarm
+	watched bool // it has been asked for
+}
 
 // guards are those that no attempt uses. None is kept of a bubble of testing/synctest,
 // whose timers must not be touched from outside.
@@ -26,9 +29,15 @@ func (s *guards) take(now time.Duration) *guard {
 			return g
 		}
 	}
-	g := &guard{alarm: &alarm{}}
-	runtime.AddCleanup(g, forgotten, g.alarm)
-	return g
+	return &guard{alarm: &alarm{}}
+}
+
+// watch has it told when the guard becomes unreachable.
+func (g *guard) watch() {
+	if !g.watched {
+		g.watched = true
+		runtime.AddCleanup(g, forgotten, g.alarm)
+	}
 }
 
 // release takes the guard of an attempt that has ended; nil if it was taken.
