@@ -19,6 +19,7 @@ type Cache struct {
 	*core
 	rules *Rules
 	asked atomic.Pointer[origin] // the first one, and most often the only one
+	first origin                 // where asked points to, of a Cache for one host
 }
 
 // core is what the Caches of all hosts share.

@@ -28,13 +28,13 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 	if u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil
 	}
-	*room = origin{scheme: scheme(u.Scheme), host: u.Host, authority: authority(u.Scheme, u.Host)}
+	*room = c.originOf(u.Scheme, u.Host)
 	if overridden {
 		if as := authority(u.Scheme, req.Host); as != room.authority {
 			room.authority = as + "@" + room.authority
+			room.hash = c.hashOf(room)
 		}
 	}
-	room.hash = maphash.String(c.seed, room.scheme)*hashFactor + maphash.String(c.seed, room.authority)
 	if !overridden && asked == nil {
 		first := *room
 		first.host = strings.Clone(room.host)
@@ -44,6 +44,17 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 		c.asked.CompareAndSwap(nil, &first)
 	}
 	return room
+}
+
+// originOf is that of a request whose Host overrides nothing.
+func (c *Cache) originOf(schemeOf, host string) origin {
+	o := origin{scheme: scheme(schemeOf), host: host, authority: authority(schemeOf, host)}
+	o.hash = c.hashOf(&o)
+	return o
+}
+
+func (c *Cache) hashOf(o *origin) uint64 {
+	return maphash.String(c.seed, o.scheme)*hashFactor + maphash.String(c.seed, o.authority)
 }
 
 // origins remembers of which hosts something may be stored: all but those of which nothing ever was, give or take one that shares

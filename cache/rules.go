@@ -47,9 +47,16 @@ func (c *Cache) For(r Rules) *Cache {
 	return &Cache{core: c.core, rules: &r}
 }
 
-// ForHost returns a Cache like c, over the same store, to be used for one host: how the first host is written that it is asked about, and
-// what that comes to in a [Key], it keeps.
-func (c *Cache) ForHost() *Cache { return &Cache{core: c.core, rules: c.rules} }
+// ForHost returns a Cache like c, over the same store, to be used for one host: what its URLs' Scheme, http or https, and their Host,
+// as it is written most often, come to in a [Key] is known to it. Where host is empty, those of the first request are.
+func (c *Cache) ForHost(scheme, host string) *Cache {
+	of := &Cache{core: c.core, rules: c.rules}
+	if host != "" {
+		of.first = of.originOf(scheme, host)
+		of.asked.Store(&of.first)
+	}
+	return of
+}
 
 // MaxEntryBytes is the largest body that the store keeps.
 func (c *Cache) MaxEntryBytes() int64 { return c.store.MaxEntryBytes() }

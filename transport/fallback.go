@@ -40,7 +40,11 @@ func newFallback(next http.RoundTripper, h *host) http.RoundTripper {
 	f := &h.layers.fallback
 	f.next, f.h, f.policy = next, h, p
 	f.stores, f.fresh = (p.Stores() || fresh) && !h.policy.Cache.Off, fresh
-	f.cache = h.t.cacheOf(h.policy).ForHost()
+	asked := h.spelling
+	if !h.ascii { // it is sent in another form
+		asked = ""
+	}
+	f.cache = h.t.cacheOf(h.policy).ForHost(h.key.scheme, asked)
 	f.window = cache.Window{MaxStale: p.MaxStale, StaleLimit: p.StaleLimit}
 	h.fallback = f
 	return f

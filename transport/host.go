@@ -3,6 +3,7 @@ package transport
 import (
 	"cmp"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 type host struct {
 	t        *Transport
 	key      hostKey
+	hash     uint64 // of key
 	name     string // host:port, for people
 	spelling string // as the first URL had it
 	policy   *policy.Policy
@@ -53,8 +55,18 @@ type layers struct {
 const dropped = -1 << 40
 
 // newHost assembles the layers of a host; the order is a promise.
-func (t *Transport) newHost(key hostKey, p *policy.Policy, overflow bool) *host {
-	h := &host{t: t, key: key, name: key.String(), policy: p, overflow: overflow}
+func (t *Transport) newHost(key hostKey, spelling string, p *policy.Policy, overflow bool) *host {
+	h := &host{t: t, policy: p, overflow: overflow}
+	h.key, h.name = key.owned()
+	h.ascii = isASCII(spelling)
+	switch spelling {
+	case h.key.name:
+		h.spelling = h.key.name
+	case h.name:
+		h.spelling = h.name
+	default:
+		h.spelling = strings.Clone(spelling)
+	}
 	if overflow {
 		shared := *p
 		shared.Breaker = policy.Breaker{}

@@ -19,14 +19,21 @@ func (k hostKey) String() string {
 	return k.name + ":" + k.port
 }
 
-// clone is k in memory of its own.
-func (k hostKey) clone() hostKey {
-	scheme := "http"
-	if k.scheme == "https" {
-		scheme = "https"
+// owned is k in memory of its own, and String, which it is part of.
+func (k hostKey) owned() (own hostKey, text string) {
+	switch k.scheme {
+	case "http":
+		own.scheme = "http"
+	case "https":
+		own.scheme = "https"
 	}
-	text := k.name + k.port
-	return hostKey{scheme, text[:len(k.name)], text[len(k.name):]}
+	text = k.String()
+	begin, end := 0, len(text)-len(k.port)-len(":")
+	if text[0] == '[' {
+		begin, end = begin+1, end-1
+	}
+	own.name, own.port = text[begin:end], text[len(text)-len(k.port):]
+	return own, text
 }
 
 // keyOf normalises a URL's scheme and authority; it does not allocate for names

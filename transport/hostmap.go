@@ -7,7 +7,6 @@ import (
 	"iter"
 	"log/slog"
 	"net/url"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,9 +33,9 @@ type hostMap struct {
 }
 
 type hostShard struct {
-	mu sync.RWMutex // guards m
-	m  map[hostKey]*host
-	_  [32]byte // keeps shards off each other's cache line
+	mu sync.RWMutex     // guards m
+	m  map[uint64]*host // by the hash of the key
+	_  [32]byte         // keeps shards off each other's cache line
 }
 
 // host returns the state of a URL's host, acquired.
@@ -75,10 +74,11 @@ const usedEvery = time.Second
 // hostAt returns the state of a host, acquired, which is asked for with a spelling.
 func (t *Transport) hostAt(key hostKey, spelling string, now time.Duration) *host {
 	for {
-		h := t.hosts.find(key)
+		hash := t.hosts.hash(key)
+		h := t.hosts.find(key, hash)
 		known := h != nil
 		if !known {
-			h = t.addHost(key, spelling, now)
+			h = t.addHost(key, hash, spelling, now)
 		}
 		switch {
 		case !h.acquire():
@@ -102,25 +102,44 @@ func (h *host) use(now time.Duration) {
 	}
 }
 
-func (m *hostMap) shard(k hostKey) *hostShard {
-	return &m.shards[(maphash.String(m.seed, k.name)^maphash.String(m.seed, k.port))%uint64(len(m.shards))]
+// hash is that of a key, which is looked up more than once until a host is made.
+func (m *hostMap) hash(k hostKey) uint64 {
+	hash := maphash.String(m.seed, k.name) ^ maphash.String(m.seed, k.port)<<1
+	if k.scheme == "https" {
+		return ^hash
+	}
+	return hash
 }
 
-func (m *hostMap) find(k hostKey) *host {
-	s := m.shard(k)
+func (m *hostMap) shard(hash uint64) *hostShard { return &m.shards[hash%uint64(len(m.shards))] }
+
+func (m *hostMap) find(k hostKey, hash uint64) *host {
+	s := m.shard(hash)
 	s.mu.RLock()
-	h := s.m[k]
+	h := s.m[hash]
 	s.mu.RUnlock()
+	if h != nil && h.key != k {
+		return nil
+	}
 	return h
+}
+
+// taken reports whether another host has this hash, of which the chance is 1 in 2^25
+// among 2^20 hosts. It shares the overflow state then.
+func (m *hostMap) taken(hash uint64) bool {
+	s := m.shard(hash)
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.m[hash] != nil
 }
 
 // addHost creates the state of a host, making room for it if need be; where no
 // room can be made, it returns the overflow state, unless the host was forced by
 // hand, which has a state of its own whatever the bound.
-func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host {
+func (t *Transport) addHost(k hostKey, hash uint64, spelling string, now time.Duration) *host {
 	m := &t.hosts
 	m.mu.Lock()
-	if h := m.find(k); h != nil {
+	if h := m.find(k, hash); h != nil {
 		m.mu.Unlock()
 		return h
 	}
@@ -133,10 +152,10 @@ func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host
 		dropped = append(dropped, h)
 	}
 	to := m.forced.of(k)
-	if len(m.ring) >= m.max && to == Closed {
+	if len(m.ring) >= m.max && to == Closed || m.taken(hash) {
 		first := m.shared == nil
 		if first {
-			m.shared = t.newHost(hostKey{}, &t.policies.fallback, true)
+			m.shared = t.newHost(hostKey{}, "", &t.policies.fallback, true)
 		}
 		h := m.shared
 		m.mu.Unlock()
@@ -146,25 +165,18 @@ func (t *Transport) addHost(k hostKey, spelling string, now time.Duration) *host
 		}
 		return h
 	}
-	h := t.newHost(k.clone(), t.policies.of(k), false)
-	h.spelling, h.ascii = h.key.name, isASCII(spelling)
-	switch spelling {
-	case h.key.name:
-	case h.name:
-		h.spelling = h.name
-	default:
-		h.spelling = strings.Clone(spelling)
-	}
+	h := t.newHost(k, spelling, t.policies.of(k), false)
+	h.hash = hash
 	if to != Closed {
 		h.breaker.force(to, "forced")
 	}
 	m.ring = append(m.ring, h)
-	s := m.shard(k)
+	s := m.shard(hash)
 	s.mu.Lock()
 	if s.m == nil {
-		s.m = map[hostKey]*host{}
+		s.m = map[uint64]*host{}
 	}
-	s.m[k] = h
+	s.m[hash] = h
 	s.mu.Unlock()
 	m.mu.Unlock()
 	if to != Closed {
@@ -197,9 +209,9 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 			m.hand++
 			continue
 		}
-		s := m.shard(h.key)
+		s := m.shard(h.hash)
 		s.mu.Lock()
-		delete(s.m, h.key)
+		delete(s.m, h.hash)
 		s.mu.Unlock()
 		m.spelt(h.spelling).CompareAndSwap(h, nil)
 		h.breaker.abandon()

@@ -15,7 +15,7 @@ func tallied(t *testing.T) *breaker {
 	t.Helper()
 	tr := Must(New(Config{}))
 	t.Cleanup(func() { _ = tr.Close() })
-	return &tr.newHost(hostKey{"http", "a.test", "80"}, &tr.policies.fallback, false).breaker
+	return &tr.newHost(hostKey{"http", "a.test", "80"}, "a.test", &tr.policies.fallback, false).breaker
 }
 
 // governed is an attempt that the breaker has let through.
