@@ -22,10 +22,11 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	return capture
 }
 
-// Ignores reports whether Received would do nothing about an answer of this status that says nothing about its reuse, neither by
-// Cache-Control nor by Expires: as about most where nothing is stored. Who has looked at the header already spares a call of Received.
-func (c *Cache) Ignores(x *Exchange, status int, w Window) bool {
-	return x.role == reader && !c.rules.Fresh && !c.rules.LabelAll && w.MaxStale == 0 && status >= 200 && status < 300 && !c.holds(&x.key)
+// Ignores reports whether Received would do nothing about an answer, as about most that say nothing about their reuse, neither by
+// Cache-Control nor by Expires, where nothing is stored. It takes less time than that and Validated.
+func (c *Cache) Ignores(x *Exchange, resp *http.Response, w Window) bool {
+	good := resp.StatusCode >= 200 && resp.StatusCode < 300
+	return good && x.role == reader && !c.rules.Fresh && !c.rules.LabelAll && w.MaxStale == 0 && !c.holds(&x.key) && silent(resp.Header)
 }
 
 // silent reports whether an answer says nothing about its reuse.
@@ -33,7 +34,7 @@ func silent(h http.Header) bool { return len(h["Cache-Control"]) == 0 && len(h["
 
 func (c *Cache) received(x *Exchange, req *http.Request, resp *http.Response, w Window) (_ *Capture, stored bool) {
 	switch {
-	case c.Ignores(x, resp.StatusCode, w) && silent(resp.Header):
+	case c.Ignores(x, resp, w):
 		return nil, false
 	case x.role == writer:
 		c.invalidate(x, req, resp)

@@ -67,7 +67,6 @@ type attempt struct {
 	hungUp    bool    // the base's body was closed because the caller has left
 	idled     bool    // the body was found to be forgotten, be it in shadow mode
 	discarded bool    // the response is not wanted any more
-	silent    bool    // the response says nothing about its reuse
 
 	rare    *rare
 	upload  *upload        // the request body, or the one that took its place

@@ -60,8 +60,7 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 		ans.Header = resp.Header.Clone()
 	}
 	var retryAfter time.Duration
-	seen := glanceAt(resp.Header)
-	if seen.retryAfter {
+	if resp.Header["Retry-After"] != nil {
 		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
 	}
 	a.mu.Lock()
@@ -73,10 +72,10 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 		a.needRare().retryAfter = retryAfter
 	}
 	a.slow = a.slow || a.late(now)
-	a.resp, a.silent = resp, seen.silent
+	a.resp = resp
 	upgrade := resp.StatusCode == http.StatusSwitchingProtocols
 	exempted := a.stream
-	a.stream = a.stream || upgrade || a.call.streaming() || streams(seen.contentType)
+	a.stream = a.stream || upgrade || a.call.streaming() || streams(resp.Header["Content-Type"])
 	a.clock.shift(now, phaseIdle, a.clock.uploading)
 	if a.pool != nil {
 		a.pool.hear(now)

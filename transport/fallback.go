@@ -97,7 +97,7 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 		resp, err = f.next.RoundTrip(req)
 	}
 	if err == nil && !f.policy.Status(resp.StatusCode) {
-		if f.stores && !(c.last != nil && c.last.silent && f.cache.Ignores(&c.reuse.exchange, resp.StatusCode, f.window)) {
+		if f.stores && !f.cache.Ignores(&c.reuse.exchange, resp, f.window) {
 			resp = f.good(c, resp, &leads)
 		}
 		return resp, nil

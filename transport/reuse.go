@@ -58,7 +58,7 @@ func (f *fallback) begin(u *reuse, req *http.Request, waited *cache.Exchange, no
 	}
 	asked := f.h.named(req)
 	f.cache.BeginIn(&u.exchange, asked, f.h.t.wall(now))
-	if refreshing(req) {
+	if f.fresh && refreshing(req) {
 		u.header = changed(asked, f.cache.Refresh(&u.exchange, asked))
 		return
 	}

@@ -31,29 +31,39 @@ const (
 	noBucket = math.MinInt64
 )
 
-// note adds to the tally for an attempt of the present state; false where the lock is
-// to be taken.
-func (b *breaker) note(what, generation uint64, now time.Duration) bool {
+// note adds to the tally for an attempt of the present state, and returns the bucket
+// that it is for; false where the lock is to be taken.
+func (b *breaker) note(what, generation uint64, now time.Duration) (bucket int64, ok bool) {
 	t := &b.tally
 	for {
 		was := t.word.Load() // first
-		if was&tallyMask == tallyMask || was>>tallyBits&tallyMask == tallyMask || t.uneasy.Load() ||
-			t.bucket.Load() != int64(now/b.width) {
-			return false
+		bucket = t.bucket.Load()
+		if was&tallyMask == tallyMask || was>>tallyBits&tallyMask == tallyMask || t.uneasy.Load() || !b.inBucket(bucket, now) {
+			return 0, false
 		}
 		if s, g := b.load(); g != generation || s != Closed && s != ForcedClosed {
-			return false
+			return 0, false
 		}
 		if t.word.CompareAndSwap(was, was+what) {
-			return true
+			return bucket, true
 		}
 	}
 }
 
+// inBucket reports whether a moment is in a bucket, without a division.
+func (b *breaker) inBucket(n int64, now time.Duration) bool {
+	since := now - time.Duration(n)*b.width
+	return n != noBucket && since >= 0 && since < b.width
+}
+
 // noteHeaders notes an attempt that got its headers in time.
 func (b *breaker) noteHeaders(a *attempt, now time.Duration) bool {
-	e, n := &a.ticket.entry, int64(now/b.width)
-	if e.bucket.Load() != 0 || !b.note(tallyTimed, a.ticket.generation, now) {
+	e := &a.ticket.entry
+	if e.bucket.Load() != 0 {
+		return false
+	}
+	n, ok := b.note(tallyTimed, a.ticket.generation, now)
+	if !ok {
 		return false
 	}
 	if !e.bucket.CompareAndSwap(0, n+1) { // its timer has just counted it, as slow
@@ -73,9 +83,11 @@ func (b *breaker) noteHeaders(a *attempt, now time.Duration) bool {
 // that a host that always answers needs no window. b.mu is held.
 func (b *breaker) countHeaders(a *attempt, now time.Duration) {
 	e := &a.ticket.entry
-	if e.bucket.Load() == 0 && b.note(tallyTimed, a.ticket.generation, now) {
-		e.bucket.Store(int64(now/b.width) + 1)
-		return
+	if e.bucket.Load() == 0 {
+		if n, ok := b.note(tallyTimed, a.ticket.generation, now); ok {
+			e.bucket.Store(n + 1)
+			return
+		}
 	}
 	b.evidence().answered(now, e)
 }
@@ -90,7 +102,8 @@ func (b *breaker) noteSuccess(a *attempt, resp *http.Response, now time.Duration
 	if a.ticket.entry.bucket.Load() == 0 {
 		what |= tallyTimed
 	}
-	return b.note(what, a.ticket.generation, now)
+	_, ok := b.note(what, a.ticket.generation, now)
+	return ok
 }
 
 // takeOver brings the window up to date: what was noted counts when it was. Readings of
