@@ -46,6 +46,9 @@ func (a *attempt) AfterFunc(f func()) (stop func() bool) {
 	}
 	if follower := a.follower.Load(); follower != nil && follower.then == nil {
 		follower.then = f
+		if follower.stop == nil {
+			follower.stop = follower.unregister
+		}
 		return follower.stop
 	}
 	e := &afterwards{a: a, f: f}

@@ -22,8 +22,10 @@ type follower struct {
 	over bool          // nothing but then is waited for to go; guarded by its mu
 	stop func() bool   // unregisters then
 
+	// The hooks that not every attempt needs, made with the first that does.
+	putIdleConn  func(error)
 	wroteHeaders func()
-	handshake    func()
+	handshakes   func()
 	shookHands   func(tls.ConnectionState, error)
 }
 
@@ -33,12 +35,32 @@ func newFollower() *follower {
 	f.trace.GotConn = func(info httptrace.GotConnInfo) { f.of.Load().gotConn(info) }
 	f.trace.WroteRequest = func(info httptrace.WroteRequestInfo) { f.of.Load().wroteRequest(info) }
 	f.trace.GotFirstResponseByte = func() { f.of.Load().gotFirstByte() }
-	f.trace.PutIdleConn = func(err error) { f.of.Load().putIdleConn(err) }
-	f.wroteHeaders = func() { f.of.Load().wroteHeaders() }
-	f.handshake = func() { f.of.Load().handshakes() }
-	f.shookHands = func(_ tls.ConnectionState, err error) { f.of.Load().shookHands(err) }
-	f.stop = f.unregister
 	return f
+}
+
+// hooks sets those that not every attempt needs.
+func (f *follower) hooks(idle, tells, encrypts bool) {
+	t := &f.trace
+	t.PutIdleConn, t.WroteHeaders, t.TLSHandshakeStart, t.TLSHandshakeDone = nil, nil, nil, nil
+	if idle {
+		if f.putIdleConn == nil {
+			f.putIdleConn = func(err error) { f.of.Load().putIdleConn(err) }
+		}
+		t.PutIdleConn = f.putIdleConn
+	}
+	if tells {
+		if f.wroteHeaders == nil {
+			f.wroteHeaders = func() { f.of.Load().wroteHeaders() }
+		}
+		t.WroteHeaders = f.wroteHeaders
+	}
+	if encrypts {
+		if f.handshakes == nil {
+			f.handshakes = func() { f.of.Load().handshakes() }
+			f.shookHands = func(_ tls.ConnectionState, err error) { f.of.Load().shookHands(err) }
+		}
+		t.TLSHandshakeStart, t.TLSHandshakeDone = f.handshakes, f.shookHands
+	}
 }
 
 // followers are those that no attempt uses.
@@ -51,14 +73,11 @@ func (s *followers) follow(a *attempt, req *http.Request) *follower {
 	if !ok {
 		f = newFollower()
 	}
-	t := &f.trace
-	t.TLSHandshakeStart, t.TLSHandshakeDone, t.WroteHeaders = nil, nil, nil
-	if a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil { // which may be one that speaks TLS
-		t.TLSHandshakeStart, t.TLSHandshakeDone = f.handshake, f.shookHands
-	}
-	if req.Body != nil && req.Body != http.NoBody { // else it is all header
-		t.WroteHeaders = f.wroteHeaders
-	}
+	f.hooks(
+		!a.pool.multiplexed.Load(),                                      // HTTP/2 does not tell of idle connections
+		req.Body != nil && req.Body != http.NoBody,                      // else it is all header
+		a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil, // which may be one that speaks TLS
+	)
 	f.of.Store(a)
 	return f
 }
