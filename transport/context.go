@@ -34,24 +34,24 @@ func (a *attempt) Done() <-chan struct{} {
 
 // AfterFunc is how package context has what is made of the attempt end with it, where
 // it would otherwise start a goroutine.
-func (a *attempt) AfterFunc(f func()) (stop func() bool) {
+func (a *attempt) AfterFunc(then func()) (stop func() bool) {
 	if !a.endless {
-		return context.AfterFunc(a.standard().ctx, f)
+		return context.AfterFunc(a.standard().ctx, then)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stopped {
-		go f() // package context holds a lock that it takes
+		go then() // package context holds a lock that it takes
 		return func() bool { return false }
 	}
-	if follower := a.follower.Load(); follower != nil && follower.then == nil {
-		follower.then = f
-		if follower.stop == nil {
-			follower.stop = follower.unregister
+	if f := a.follower.Load(); f != nil && f.then == nil {
+		f.then = then
+		if f.stop == nil {
+			f.stop = f.unregister
 		}
-		return follower.stop
+		return f.stop
 	}
-	e := &afterwards{a: a, f: f}
+	e := &afterwards{a: a, f: then}
 	e.next, a.after = a.after, e
 	return e.cancel
 }

@@ -36,7 +36,7 @@ func TestCallsCostFewAllocations(t *testing.T) {
 		{name: "a call", policy: policy.Default(), stub: newStub(256), most: 5},
 		{name: "a call whose answer is stored", policy: stale, stub: newStub(4 << 10), most: 12},
 		{name: "a stored answer in place of a refusal", policy: stale, stub: newStub(1 << 10), before: open, most: 4},
-		{name: "a stored answer without contact", policy: fresh, stub: freshStub(), most: 8},
+		{name: "a stored answer without contact", policy: fresh, stub: freshStub(), most: 7},
 		{name: "a refusal by an open breaker", policy: policy.Default(), stub: newStub(256), before: open, refused: true, most: 0},
 		{name: "a refusal by a full bulkhead", policy: full, stub: newStub(256), refused: true, most: 0, before: func(tr *transport.Transport) {
 			resp, err := tr.RoundTrip(benchRequest(t))
@@ -145,8 +145,8 @@ func TestAnIdleHostCostsLittle(t *testing.T) {
 		exchange(t, tr, req, buf)
 	}
 	transport.ForgetLatencies(tr)
-	if each := (heap() - before) / hosts; each > 1<<10 {
-		t.Errorf("an idle host takes %d bytes, want at most 1024", each)
+	if each := (heap() - before) / hosts; each > 900 {
+		t.Errorf("an idle host takes %d bytes, want at most 900", each)
 	}
 	if n := len(tr.Snapshot()); n != hosts {
 		t.Errorf("%d hosts are known", n)

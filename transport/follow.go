@@ -31,11 +31,19 @@ type follower struct {
 
 func newFollower() *follower {
 	f := &follower{}
-	f.trace.GetConn = func(string) { f.of.Load().getConn() }
-	f.trace.GotConn = func(info httptrace.GotConnInfo) { f.of.Load().gotConn(info) }
-	f.trace.WroteRequest = func(info httptrace.WroteRequestInfo) { f.of.Load().wroteRequest(info) }
-	f.trace.GotFirstResponseByte = func() { f.of.Load().gotFirstByte() }
+	f.trace.GetConn = func(string) { f.tell((*attempt).getConn) }
+	f.trace.GotConn = func(info httptrace.GotConnInfo) { f.tell(func(a *attempt) { a.gotConn(info) }) }
+	f.trace.WroteRequest = func(info httptrace.WroteRequestInfo) { f.tell(func(a *attempt) { a.wroteRequest(info) }) }
+	f.trace.GotFirstResponseByte = func() { f.tell((*attempt).gotFirstByte) }
 	return f
+}
+
+// tell tells the attempt something, unless there is none, which does not happen with any
+// net/http that is known.
+func (f *follower) tell(it func(*attempt)) {
+	if a := f.of.Load(); a != nil {
+		it(a)
+	}
 }
 
 // hooks sets those that not every attempt needs.
@@ -44,20 +52,20 @@ func (f *follower) hooks(idle, tells, encrypts bool) {
 	t.PutIdleConn, t.WroteHeaders, t.TLSHandshakeStart, t.TLSHandshakeDone = nil, nil, nil, nil
 	if idle {
 		if f.putIdleConn == nil {
-			f.putIdleConn = func(err error) { f.of.Load().putIdleConn(err) }
+			f.putIdleConn = func(err error) { f.tell(func(a *attempt) { a.putIdleConn(err) }) }
 		}
 		t.PutIdleConn = f.putIdleConn
 	}
 	if tells {
 		if f.wroteHeaders == nil {
-			f.wroteHeaders = func() { f.of.Load().wroteHeaders() }
+			f.wroteHeaders = func() { f.tell((*attempt).wroteHeaders) }
 		}
 		t.WroteHeaders = f.wroteHeaders
 	}
 	if encrypts {
 		if f.handshakes == nil {
-			f.handshakes = func() { f.of.Load().handshakes() }
-			f.shookHands = func(_ tls.ConnectionState, err error) { f.of.Load().shookHands(err) }
+			f.handshakes = func() { f.tell((*attempt).handshakes) }
+			f.shookHands = func(_ tls.ConnectionState, err error) { f.tell(func(a *attempt) { a.shookHands(err) }) }
 		}
 		t.TLSHandshakeStart, t.TLSHandshakeDone = f.handshakes, f.shookHands
 	}
@@ -85,6 +93,9 @@ func (s *followers) follow(a *attempt, req *http.Request) *follower {
 // unregister is the stop of a context's AfterFunc.
 func (f *follower) unregister() bool {
 	a := f.of.Load()
+	if a == nil { // it was called before
+		return false
+	}
 	a.mu.Lock()
 	was, over := f.then != nil, f.over
 	f.then, f.over = nil, false
