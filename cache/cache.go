@@ -78,7 +78,7 @@ type Failure struct {
 	Detail string
 	// Forwarded is true if the request was sent. It decides between hit and fwd (RFC 9211 section 2.1).
 	Forwarded bool
-	// At is when it happened, for who has read the clock already, with the monotonic reading of that. Zero means now.
+	// At is when the call failed, as [time.Now] gave it, for a caller who has read the clock already. Zero means now.
 	At time.Time
 
 	validated bool   // it is none: the origin has confirmed the answer

@@ -47,8 +47,8 @@ func (c *Cache) origin(room *origin, req *http.Request) *origin {
 }
 
 // originOf is that of a request whose Host overrides nothing.
-func (c *Cache) originOf(schemeOf, host string) origin {
-	o := origin{scheme: scheme(schemeOf), host: host, authority: authority(schemeOf, host)}
+func (c *Cache) originOf(of, host string) origin {
+	o := origin{scheme: scheme(of), host: host, authority: authority(of, host)}
 	o.hash = c.hashOf(&o)
 	return o
 }

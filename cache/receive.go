@@ -22,8 +22,9 @@ func (c *Cache) Received(x *Exchange, req *http.Request, resp *http.Response, w 
 	return capture
 }
 
-// Ignores reports whether Received would do nothing about an answer, as about most that say nothing about their reuse, neither by
-// Cache-Control nor by Expires, where nothing is stored. It takes less time than that and Validated.
+// Ignores reports that Validated and Received need not be asked about an answer, since both would do nothing: as about most that
+// say nothing about their reuse, neither by Cache-Control nor by Expires, where nothing is stored. False says nothing. It takes less
+// time than either.
 func (c *Cache) Ignores(x *Exchange, resp *http.Response, w Window) bool {
 	good := resp.StatusCode >= 200 && resp.StatusCode < 300
 	return good && x.role == reader && !c.rules.Fresh && !c.rules.LabelAll && w.MaxStale == 0 && !c.holds(&x.key) && silent(resp.Header)

@@ -47,11 +47,12 @@ func (c *Cache) For(r Rules) *Cache {
 	return &Cache{core: c.core, rules: &r}
 }
 
-// ForHost returns a Cache like c, over the same store, to be used for one host: what its URLs' Scheme, http or https, and their Host,
-// as it is written most often, come to in a [Key] is known to it. Where host is empty, those of the first request are.
+// ForHost returns a Cache like c, over the same store, for the requests of one host. The scheme, http or https, and the host are
+// as most of their URLs have them: what those come to in a [Key] is worked out once, and host is kept. An empty host means those of
+// the first request. It answers requests of other hosts too, less quickly.
 func (c *Cache) ForHost(scheme, host string) *Cache {
 	of := &Cache{core: c.core, rules: c.rules}
-	if host != "" {
+	if host != "" && (scheme == "http" || scheme == "https") {
 		of.first = of.originOf(scheme, host)
 		of.asked.Store(&of.first)
 	}

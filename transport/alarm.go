@@ -14,12 +14,12 @@ import (
 type alarm struct {
 	of    atomic.Pointer[attempt]
 	due   atomic.Int64 // when it goes off at the latest, on the clock; 0: it is not set
-	timer *time.Timer  // guarded by the attempt's mu
+	timer *time.Timer  // guarded by the mu of its attempt, before whose end no other has it
+	kept  bool         // it is of no bubble
 }
 
-// ring runs when the timer fires. It looks whose the alarm is after it has said that it
-// is not set, and an attempt looks whether it is after it has made it its own: one of
-// them finds the other.
+// ring runs when the timer fires. It clears due before it reads of; an attempt stores of
+// before it reads due. So one of them sees the other.
 func (r *alarm) ring() {
 	r.due.Store(0)
 	if a := r.of.Load(); a != nil {
@@ -45,6 +45,16 @@ func (r *alarm) set(after, now time.Duration) {
 		return
 	}
 	r.timer.Reset(after)
+}
+
+// letGo has the alarm of an attempt that has ended go off for nobody. mu must be held.
+func (a *attempt) letGo() {
+	r := a.alarm
+	a.alarm = nil
+	r.of.Store(nil)
+	if !r.kept && r.timer != nil {
+		r.timer.Stop()
+	}
 }
 
 // alarmMost is how long an alarm is set for at most, since nothing but the timer may

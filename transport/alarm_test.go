@@ -69,6 +69,29 @@ func TestAlarmsStayInTheirBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { alarmCall(t, made, h) })
 }
 
+// An answer may come outside of a bubble and be closed within one: the alarm that it had
+// goes off for the next attempt.
+func TestAnAlarmOfAnAnswerThatIsClosedInABubbleGoesOff(t *testing.T) {
+	tr, h := hanging(50 * time.Millisecond)
+	defer tr.Close()
+	for range 10 { // with the race detector, a sync.Pool forgets a quarter
+		h.now = false
+		req, err := http.NewRequest(http.MethodGet, "http://a.test/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := tr.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(*testing.T) { _ = resp.Body.Close() })
+		h.now = true
+		if _, err := tr.RoundTrip(req); !errors.Is(err, ErrAttemptTimeout) {
+			t.Fatal(err)
+		}
+	}
+}
+
 // An alarm that is set for an hour is moved for the attempt that has a second.
 func TestAnAlarmIsMovedForAShorterLimit(t *testing.T) {
 	tr, h := hanging(time.Hour)
@@ -107,11 +130,13 @@ func TestAnAlarmOfAnAttemptThatIsOverEndsNoOther(t *testing.T) {
 		r.of.Store(a)
 		a.mu.Lock()
 		r.set(time.Minute, 0)
-		a.letGo(0)
+		a.letGo()
 		a.mu.Unlock()
 		r.ring() // of nobody
 	}
-	if second.alarm, second.clock.start = &r, second.call.h.t.now(); r.isSet(time.Minute, 0) {
+	second.alarm = &r
+	second.clock.start = second.call.h.t.now()
+	if r.isSet(time.Minute, 0) {
 		t.Error("an alarm that has gone off is set")
 	}
 	r.of.Store(second)

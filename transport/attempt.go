@@ -25,6 +25,7 @@ type attempt struct {
 	hooks    *hooks                   // the caller's, if there are any; for his goroutine
 	number   int32                    // from 1
 	follower atomic.Pointer[follower] // ours, where there are none of his
+	endless  bool                     // the caller's context never ends; not changed once the base has the request
 	fresh    bool                     // wants a connection of its own, outside the pool
 
 	// What the breaker and the bulkhead handed out, given back by end.
@@ -46,7 +47,6 @@ type attempt struct {
 
 	stopped bool // the context has ended, though std may not be made yet
 	started bool // the layers above the base have let it out
-	endless bool // the caller's context never ends; not changed once the base has the request
 	ended   bool // what it held was given back
 
 	passage passage
@@ -171,7 +171,7 @@ func (a *attempt) start() *guard {
 	if !usual {
 		now = h.t.now()
 	}
-	g := h.t.guards.take(now)
+	g := h.t.guards.take(h.t.keeps(now))
 	a.alarm, a.started = g.alarm, true // nobody else knows of the attempt yet
 	a.clock.begin(now)
 	a.alarm.of.Store(a)
@@ -215,7 +215,7 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 		how, err = endBroken, a.expired
 	}
 	a.clock.shift(now, phaseDone, false)
-	a.letGo(now)
+	a.letGo()
 	duration, age := now-a.clock.start, a.clock.age(now)
 	a.call.free += a.clock.free
 	a.call.bytes += a.clock.bytes
@@ -231,8 +231,8 @@ func (a *attempt) endAt(how ending, err error, now time.Duration) {
 	}
 	stops := !(how == endHeaders && pool == nil) && !(how == endEOF && sendsOn) // net/http has let go of an upgraded connection
 	var f *follower
-	if stops && how == endEOF && !a.stopped && a.followed() {
-		f = a.follower.Load().leave(a)
+	if stops && how == endEOF && !a.stopped && h.t.keeps(now) && h.t.keeps(a.clock.start) {
+		f = a.unfollow()
 	}
 	if !a.awaited() {
 		a.stopped, stops = a.stopped || stops, false

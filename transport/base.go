@@ -44,25 +44,53 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	if resp != nil && resp.ProtoMajor == 2 && !p.multiplexed.Load() {
 		p.multiplexed.Store(true)
 	}
-	if err != nil && a.Err() != nil { // not that its dial was ended with it
-		a.mu.Lock()
-		dialling := !a.conn
-		a.mu.Unlock()
-		if dialling {
-			err = context.Cause(a)
-		}
+	if err != nil {
+		err = a.undialled(err)
 	}
 	return resp, err
+}
+
+// undialled is the error of a base; not that the dial of an attempt has ended, if that
+// has ended it.
+//
+//go:noinline
+func (a *attempt) undialled(err error) error {
+	if a.Err() == nil {
+		return err
+	}
+	a.mu.Lock()
+	dialling := !a.conn
+	a.mu.Unlock()
+	if dialling {
+		return context.Cause(a)
+	}
+	return err
 }
 
 // send hands the attempt to what is below the stack, with our hooks, if any, and the
 // caller's.
 func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *follower) (*http.Response, error) {
-	if trace := a.traced(ours); trace != nil {
-		req = req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for
-	} else {
-		a.follower.Store(ours)
+	req = a.hooked(req, ours)
+	if a.hooks == nil {
+		return next.RoundTrip(req)
 	}
+	return a.sendHooked(next, req)
+}
+
+// hooked is req, followed by our hooks, if any, or by those and the caller's.
+//
+//go:noinline
+func (a *attempt) hooked(req *http.Request, ours *follower) *http.Request {
+	trace := a.traced(ours)
+	if trace == nil {
+		a.follower.Store(ours)
+		return req
+	}
+	return req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for
+}
+
+// sendHooked is send for a caller who has hooks.
+func (a *attempt) sendHooked(next http.RoundTripper, req *http.Request) (*http.Response, error) {
 	over := true // as after a panic
 	defer func() { a.untrace(over) }()
 	resp, err := next.RoundTrip(req)
@@ -91,7 +119,7 @@ func (a *attempt) getConn() {
 	defer a.mu.Unlock()
 	a.move(phaseConnect, phaseWrite, phaseHeader)
 	if a.asked {
-		a.passage = notAtOnce
+		a.passage = passOther
 	}
 	if a.asked && !a.ended { // the first connection was no good, and Connect may be the next limit again
 		a.watch(a.call.h.t.now())
@@ -105,7 +133,7 @@ func (a *attempt) getConn() {
 func (a *attempt) handshakes() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.passage = notAtOnce
+	a.passage = passOther
 	a.move(phaseTLS, phaseConnect)
 }
 
@@ -124,17 +152,17 @@ func (a *attempt) gotConn(info httptrace.GotConnInfo) {
 	a.mu.Lock()
 	a.conn, a.reused = true, info.Reused
 	a.dials++
-	if a.passage == unknown && info.WasIdle {
-		a.passage = atOnce
+	if a.passage == passUnknown && info.WasIdle {
+		a.passage = passAtOnce
 	} else {
-		a.passage = notAtOnce
+		a.passage = passOther
 	}
 	h, p := a.call.h, a.pool
-	atOnce := info.WasIdle && a.clock.phase == phaseConnect && h.key.scheme == "http" && len(h.t.around) == 0 && !p.multiplexed.Load()
+	ready := info.WasIdle && a.clock.phase == phaseConnect && h.key.scheme == "http" && len(h.t.around) == 0 && !p.multiplexed.Load()
 	switch { // else it may have been waited for, or a Middleware
-	case atOnce && !a.ended:
+	case ready && !a.ended:
 		a.clock.shift(a.clock.since, phaseWrite, a.clock.uploading)
-	case !atOnce:
+	case !ready:
 		a.move(phaseWrite, phaseConnect, phaseTLS)
 	}
 	a.mu.Unlock()
@@ -175,8 +203,8 @@ func (a *attempt) gotFirstByte() {
 func (a *attempt) putIdleConn(err error) {
 	if err == nil {
 		a.mu.Lock()
-		if a.passage == atOnce {
-			a.passage = cameBack
+		if a.passage == passAtOnce {
+			a.passage = passBack
 		}
 		a.mu.Unlock()
 		a.pool.put()

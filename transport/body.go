@@ -48,7 +48,7 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 	now := h.t.now()
 	if err != nil || resp == nil {
 		err = a.unanswered(resp, err, now)
-		h.t.guards.release(g, now)
+		h.t.guards.release(g)
 		return nil, err
 	}
 	ans := &answer{Response: *resp}
@@ -66,7 +66,9 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 	a.mu.Lock()
 	if a.expired != nil || a.isDropped() { // just before the headers came
 		a.mu.Unlock()
-		return nil, a.tooLate(ans.Body, now)
+		err := a.tooLate(ans.Body, now)
+		h.t.guards.release(g)
+		return nil, err
 	}
 	if retryAfter > 0 {
 		a.needRare().retryAfter = retryAfter
@@ -117,7 +119,7 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 		b.guard.Store(g)
 		return &ans.Response, nil
 	}
-	h.t.guards.release(g, now)
+	h.t.guards.release(g)
 	return &ans.Response, nil
 }
 
@@ -335,47 +337,52 @@ func (b *body) Close() error {
 		a.mu.Unlock()
 		return nil
 	}
-	open := a.readErr == nil
 	a.closing = bodyClosed
-	if !open {
-		a.closing = closedWithin
+	open, atEOF := a.readErr == nil, a.readErr == io.EOF
+	if atEOF {
+		a.closing = closedWithin // as good as: at its end a body that is prompt does not block
 	}
 	ended := a.ended
 	a.readErr = http.ErrBodyReadAfterClose
 	toEnd := open && a.capture.NeedsEnd() && a.clock.phase == phaseIdle
 	a.mu.Unlock()
-	eof := false
-	if toEnd {
-		eof = b.drain()
-	}
-	if !open {
-		if ended { // and not about to, with a Read on another goroutine
+	if atEOF {
+		if ended { // else the Read that ends it gives the guard back
 			b.unguard()
 		}
 		return a.resp.Body.Close()
 	}
-	if !eof {
+	eof := false
+	if toEnd {
+		eof = b.drain()
+	}
+	if open && !eof {
 		a.stop() // or, over HTTP/2, Close waits for a peer that may not read
 	}
-	defer b.closed(eof) // also when the base's Close panics
+	defer b.closed(open, eof) // also when the base's Close panics
 	return a.resp.Body.Close()
 }
 
 // closed ends the attempt once the base's body is closed.
-func (b *body) closed(eof bool) {
+func (b *body) closed(open, eof bool) {
 	a := b.a
 	a.mu.Lock()
 	a.closing = closedWithin
+	ended := a.ended
 	a.mu.Unlock()
-	a.end(endClosed, nil)
-	b.store(eof)
-	b.unguard()
+	if open {
+		a.end(endClosed, nil)
+		b.store(eof)
+	}
+	if open || ended {
+		b.unguard()
+	}
 }
 
-// unguard gives back the guard, once the attempt has ended.
+// unguard gives the guard back, once; the attempt must have ended.
 func (b *body) unguard() {
-	if b.guard.Load() != nil {
-		b.a.call.h.t.guards.release(b.guard.Swap(nil), b.a.clock.start)
+	if g := b.guard.Load(); g != nil && b.guard.CompareAndSwap(g, nil) {
+		b.a.call.h.t.guards.release(g)
 	}
 }
 

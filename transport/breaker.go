@@ -91,17 +91,18 @@ type breaker struct {
 type trip struct {
 	at       time.Time
 	evidence Evidence
-	refusal  atomic.Pointer[refusal] // the last one of a call that had sent nothing
+	shared   atomic.Pointer[sharedRefusal] // the last one of a call that had sent nothing
 }
 
-// refusal is an error that is given to all calls that are refused about the same time.
-type refusal struct {
-	err Error
-	at  time.Duration // on the clock
+// sharedRefusal is an error that is given to all calls that are refused about the same time.
+type sharedRefusal struct {
+	err   Error
+	at    time.Duration // on the clock
+	until time.Duration // RetryIn counts to
 }
 
-// refusalTime is how exact Error.RetryIn is: the refusals of a host that is down, which
-// may be many, share an error for so long.
+// refusalTime is by how much Error.RetryIn may be too long: the refusals of a host that is
+// down, which may be many, share an error for so long.
 const refusalTime = time.Millisecond
 
 // ticket is what admission hands to an attempt.
@@ -161,22 +162,40 @@ func (b *breaker) abandon() {
 }
 
 func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
-	a := attemptOf(req)
-	refusal, moved := b.admit(a)
-	if a.ticket.done != nil {
-		a.fresh = a.fresh || !b.policy.Shadow
-		defer b.giveBack(a)
+	switch refused, probing := b.pass(attemptOf(req)); {
+	case refused != nil:
+		closeBody(req)
+		return nil, refused
+	case probing:
+		return b.sendProbe(req)
 	}
-	if moved {
+	return b.next.RoundTrip(req)
+}
+
+// pass admits an attempt, or not, and reports whether it is a probe.
+//
+//go:noinline
+func (b *breaker) pass(a *attempt) (refused error, probing bool) {
+	refusal, moved := b.admit(a)
+	probing = a.ticket.done != nil
+	if moved && !probing { // else within what gives its slot back
 		b.deliver()
 	}
 	if refusal != nil {
 		b.tellRefusal(a, refusal)
 		if !b.policy.Shadow {
-			closeBody(req)
-			return nil, refusal
+			return refusal, false
 		}
 	}
+	return nil, probing
+}
+
+// sendProbe sends a probe.
+func (b *breaker) sendProbe(req *http.Request) (*http.Response, error) {
+	a := attemptOf(req)
+	a.fresh = a.fresh || !b.policy.Shadow
+	defer b.giveBack(a)
+	b.deliver()
 	return b.next.RoundTrip(req)
 }
 
@@ -256,33 +275,34 @@ func (b *breaker) probing() bool {
 func (b *breaker) refusal(sent int, now time.Duration) *Error {
 	switch s, _ := b.load(); s {
 	case ForcedOpen:
-		return b.refuseAt(s, 0, sent, now)
+		return b.refuseUntil(now, s, sent, now)
 	case Open:
-		if wait := time.Duration(b.until.Load()) - now; wait > 0 {
-			return b.refuseAt(s, wait, sent, now)
+		if until := time.Duration(b.until.Load()); until > now {
+			return b.refuseUntil(until, s, sent, now)
 		}
 	}
 	return nil
 }
 
-// refuseAt is refuse, with one error for all calls of the same moment.
-func (b *breaker) refuseAt(s State, wait time.Duration, sent int, now time.Duration) *Error {
+// refuseUntil is refuse, with one error for all calls of the same moment.
+func (b *breaker) refuseUntil(until time.Duration, s State, sent int, now time.Duration) *Error {
 	t := b.trip.Load()
 	if t == nil || sent > 0 {
-		return b.refuse(s, wait, sent)
+		return b.refuse(t, s, until-now, sent)
 	}
-	last := t.refusal.Load()
-	if last == nil || last.err.State != s || now < last.at || now-last.at >= refusalTime {
-		last = &refusal{err: *b.refuse(s, wait, 0), at: now}
-		t.refusal.Store(last)
+	last := t.shared.Load()
+	same := last != nil && last.err.State == s && (last.until == until || s == ForcedOpen)
+	if !same || now < last.at || now-last.at >= refusalTime {
+		last = &sharedRefusal{*b.refuse(t, s, until-now, 0), now, until}
+		t.shared.Store(last)
 	}
 	return &last.err
 }
 
 // refuse makes the error of a refusal, after so many attempts that were sent.
-func (b *breaker) refuse(s State, wait time.Duration, sent int) *Error {
+func (b *breaker) refuse(t *trip, s State, wait time.Duration, sent int) *Error {
 	e := &Error{Kind: ErrBreakerOpen, Host: b.h.name, Layer: LayerBreaker, Attempts: sent, State: s, RetryIn: wait}
-	if t := b.trip.Load(); t != nil {
+	if t != nil {
 		e.Opened, e.Evidence = t.at, &t.evidence
 	}
 	return e
@@ -309,7 +329,7 @@ func (b *breaker) probe(a *attempt) (refusal *Error, moved bool) {
 	moved = b.queued()
 	b.mu.Unlock()
 	if err != nil {
-		return b.refuse(HalfOpen, 0, int(a.call.sent)), moved
+		return b.refuse(b.trip.Load(), HalfOpen, 0, int(a.call.sent)), moved
 	}
 	return nil, moved
 }

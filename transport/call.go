@@ -69,18 +69,33 @@ func callOf(ctx context.Context) *Call {
 // needs none of them but the fallback, and gets there at once; an observer and a
 // redirect chain want the whole way.
 func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) {
+	c, resp, err := h.begin(req, now)
+	if c == nil {
+		return resp, err
+	}
+	defer c.abandoned()
+	resp, err = h.chain.RoundTrip(c.first.request(req))
+	c.answered(resp, err)
+	return resp, err
+}
+
+// begin makes the call of a request, or answers it early.
+//
+//go:noinline
+func (h *host) begin(req *http.Request, now time.Duration) (*call, *http.Response, error) {
 	r := raceOf(req, &h.policy.Fallback)
 	behind := r != nil || h.policy.Cache.Fresh && refreshing(req) // it is no call of a caller's
 	if h.t.observer == nil && req.Response == nil && !behind {
 		if refusal := h.refusal(now); refusal != nil {
-			return h.refused(req, refusal, now)
+			resp, err := h.refused(req, refusal, now)
+			return nil, resp, err
 		}
 	}
 	var c *call
 	if f := h.fallback; f != nil && f.fresh && h.t.observer == nil && req.Response == nil && !behind {
 		var stored *http.Response
 		if c, stored = f.early(req, now); stored != nil {
-			return stored, nil
+			return nil, stored, nil
 		}
 	} else {
 		c = &call{h: h, req: req, ctx: req.Context(), start: now, race: r, ended: behind}
@@ -95,16 +110,8 @@ func (h *host) do(req *http.Request, now time.Duration) (*http.Response, error) 
 			c.announce()
 		}
 	}
-	defer c.abandoned()
-	a := &c.first
-	a.init(c)
-	resp, err := h.chain.RoundTrip(a.request(req))
-	c.returned = true
-	if r != nil {
-		r.replaced, r.sent = c.replaced, c.sent
-	}
-	c.answered(resp, err)
-	return resp, err
+	c.first.init(c)
+	return c, nil, nil
 }
 
 // early is the answer to a call that needs no contact, without what a call has that goes
@@ -180,6 +187,10 @@ func (c *call) abandoned() {
 // answered reports a call that has ended; one whose body is still open ends with
 // that body.
 func (c *call) answered(resp *http.Response, err error) {
+	c.returned = true
+	if r := c.race; r != nil {
+		r.replaced, r.sent = c.replaced, c.sent
+	}
 	if c.h.t.observer == nil {
 		return
 	}

@@ -42,7 +42,7 @@ type clock struct {
 	uploading bool          // inside the caller's request body
 	start     time.Duration // of the attempt
 	since     time.Duration // start of the present wait
-	free      time.Duration // the caller's pauses until then
+	free      time.Duration // the caller's pauses before since
 	bytes     int64         // that the peer took or gave
 }
 

@@ -44,12 +44,10 @@ func (a *attempt) AfterFunc(then func()) (stop func() bool) {
 		go then() // package context holds a lock that it takes
 		return func() bool { return false }
 	}
-	if f := a.follower.Load(); f != nil && f.then == nil {
-		f.then = then
-		if f.stop == nil {
-			f.stop = f.unregister
+	if f := a.follower.Load(); f != nil {
+		if stop, ok := f.register(then); ok {
+			return stop
 		}
-		return f.stop
 	}
 	e := &afterwards{a: a, f: then}
 	e.next, a.after = a.after, e

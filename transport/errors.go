@@ -51,8 +51,8 @@ const (
 // the text of an error what it quotes, which may be of a header or a query, is replaced
 // by "..."; Unwrap gives the error itself.
 //
-// Calls that are refused at the same moment may be given the same Error, which must
-// therefore not be changed.
+// Calls that are refused may be given the same Error, one after another and at once: it
+// must not be changed.
 //
 // An Error survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of
 // the URL but its host, and no header value, is ever in it.
@@ -66,7 +66,7 @@ type Error struct {
 	Knob     string        // the field of policy.Policy to turn
 	State    State         // of the breaker that refused
 	Opened   time.Time     // when that breaker opened
-	RetryIn  time.Duration // from a refusal: when to try again, give or take a millisecond; zero when not known
+	RetryIn  time.Duration // from a refusal: when to try again, at most a millisecond too late; zero when not known
 	Evidence *Evidence     // what tripped that breaker; not to be changed
 	Err      error         // the cause, if there is one below
 }

@@ -203,6 +203,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 			return // there is nothing to count, nor anything that it could be the last to
 		}
 	}
+	asked := a.asksFor(v)
 	b.mu.Lock()
 	if v == policy.Failure { // also one of an earlier state: it is no evidence, but tells of the host
 		b.records().failures.add(Failure{At: b.h.t.wall(now), What: last})
@@ -218,7 +219,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 	}
 	b.takeOver(now)
 	if state == Closed || state == ForcedClosed {
-		b.settleCall(a, v, resp, now, state)
+		b.settleCall(a, v, resp, asked, now, state)
 	}
 	b.ease()
 	queued := b.queued()
@@ -231,7 +232,7 @@ func (b *breaker) settle(a *attempt, v policy.Verdict, resp *http.Response, err 
 // settleCall counts a call of a closed breaker, and trips it if need be: also
 // with one whose verdict is neutral, since its headers may have been what the slow
 // rate lacked in evidence.
-func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, now time.Duration, state State) {
+func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, asked, now time.Duration, state State) {
 	if v == policy.Success && b.noteSuccess(a, resp, now) { // now that the tally is of this bucket
 		return
 	}
@@ -247,7 +248,7 @@ func (b *breaker) settleCall(a *attempt, v policy.Verdict, resp *http.Response, 
 		b.evidence().ended(now, &a.ticket.entry, true)
 	}
 	if state == Closed {
-		b.evaluate(a.call.ctx, now, a.asksFor(v))
+		b.evaluate(a.call.ctx, now, asked)
 	}
 }
 
@@ -271,7 +272,7 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response,
 	case !a.proves(v, resp, err):
 		outcome = errNoVerdict
 	}
-	sent := a.wasSent()
+	sent, asked := a.wasSent(), a.asksFor(v)
 	b.mu.Lock()
 	if !a.count(v) {
 		b.mu.Unlock()
@@ -285,7 +286,7 @@ func (b *breaker) settleProbe(a *attempt, v policy.Verdict, resp *http.Response,
 			b.records().last = evidence.Last
 		}
 		a.ticket.done(outcome)
-		b.changed(a.call.ctx, now, evidence, a.asksFor(v))
+		b.changed(a.call.ctx, now, evidence, asked)
 	}
 	queued := b.queued()
 	b.mu.Unlock()

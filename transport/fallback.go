@@ -65,6 +65,23 @@ func (t *Transport) cacheOf(p *policy.Policy) *cache.Cache {
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, leads, err, sends := f.before(req)
+	switch {
+	case !sends:
+		return resp, err
+	case leads != nil:
+		return f.lead(req, leads)
+	case err == nil:
+		resp, err = f.next.RoundTrip(req)
+	}
+	return f.ended(req, resp, err, &leads)
+}
+
+// before says whether a request is to be sent, and whether others wait for its answer,
+// or else answers it. With an error it has failed before it was sent.
+//
+//go:noinline
+func (f *fallback) before(req *http.Request) (resp *http.Response, leads *flight, err error, sends bool) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
 		f.begin(&c.reuse, c.req, nil, c.start)
@@ -72,37 +89,48 @@ func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
 	if c.reuse.stored == nil {
 		if spare := f.spare(c); spare != nil {
 			closeBody(req)
-			return spare, nil
+			return spare, nil, nil, false
 		}
 		if f.hurries(c) {
-			return f.hurry(c)
+			resp, err = f.hurry(c)
+			return resp, nil, err, false
 		}
 	}
-	leads, err := f.collapse(c)
+	leads, err = f.collapse(c)
 	if c.reuse.stored != nil {
 		closeBody(req)
 		c.reused(f.reused(&c.reuse))
-		return c.reuse.stored, nil
+		return c.reuse.stored, nil, nil, false
 	}
+	if c.reuse.header != nil {
+		req.Header = c.reuse.header
+	}
+	return nil, leads, err, true
+}
+
+// lead is RoundTrip for a request for whose answer others wait.
+func (f *fallback) lead(req *http.Request, leads *flight) (*http.Response, error) {
 	defer func() {
 		if leads != nil { // it has not ended, nor does it end with the body
 			leads.end(failed, f.h.t.now())
 		}
 	}()
-	var resp *http.Response
-	if err == nil {
-		if c.reuse.header != nil {
-			req.Header = c.reuse.header
-		}
-		resp, err = f.next.RoundTrip(req)
-	}
+	resp, err := f.next.RoundTrip(req)
+	return f.ended(req, resp, err, &leads)
+}
+
+// ended gives an answer to the cache, or serves something in its place.
+//
+//go:noinline
+func (f *fallback) ended(req *http.Request, resp *http.Response, err error, leads **flight) (*http.Response, error) {
+	c := attemptOf(req).call
 	if err == nil && !f.policy.Status(resp.StatusCode) {
 		if f.stores && !f.cache.Ignores(&c.reuse.exchange, resp, f.window) {
-			resp = f.good(c, resp, &leads)
+			resp = f.good(c, resp, leads)
 		}
 		return resp, nil
 	}
-	return f.bad(c, resp, err, &leads)
+	return f.bad(c, resp, err, leads)
 }
 
 // good gives an answer that is no failure to the cache; that may make of it what it has

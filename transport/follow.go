@@ -11,16 +11,17 @@ import (
 
 // follower is the hooks that follow an attempt through net/http, made once for many
 // attempts, with what net/http waits for in the context of one. It serves the next
-// attempt only if nobody can use any of that for the last one any more: see private, and
-// followed.
+// attempt only if nobody can use any of that for the last one any more: see unfollow.
 type follower struct {
 	of    atomic.Pointer[attempt]
 	trace httptrace.ClientTrace
 
-	done chan struct{} // of the last attempt's context, never closed; nil: none
-	then func()        // what is to be called when the attempt is stopped; guarded by its mu
-	over bool          // nothing but then is waited for to go; guarded by its mu
-	stop func() bool   // unregisters then
+	// Guarded by the mu of the attempt.
+	done  chan struct{} // of the last attempt's context, never closed; nil: none
+	asked bool          // something was registered with the attempt's context
+	then  func()        // that is to be called when it is stopped; nil: nothing, or not any more
+	over  bool          // the attempt has left, and then is to be unregistered yet
+	stop  func() bool   // unregisters then
 
 	// The hooks that not every attempt needs, made with the first that does.
 	putIdleConn  func(error)
@@ -46,54 +47,63 @@ func (f *follower) tell(it func(*attempt)) {
 	}
 }
 
-// hooks sets those that not every attempt needs.
-func (f *follower) hooks(idle, tells, encrypts bool) {
+// followers are those that no attempt uses, and none of a bubble.
+type followers struct{ free sync.Pool }
+
+// follow has an attempt followed. A dial goes on when its request has found another
+// connection, so that what it reports after that is not about this attempt any more.
+func (s *followers) follow(a *attempt, req *http.Request) *follower {
+	var f *follower
+	if a.call.h.t.keeps(a.clock.start) {
+		f, _ = s.free.Get().(*follower)
+	}
+	if f == nil {
+		f = newFollower()
+	}
 	t := &f.trace
 	t.PutIdleConn, t.WroteHeaders, t.TLSHandshakeStart, t.TLSHandshakeDone = nil, nil, nil, nil
-	if idle {
+	if !a.pool.multiplexed.Load() { // HTTP/2 does not tell of idle connections
 		if f.putIdleConn == nil {
 			f.putIdleConn = func(err error) { f.tell(func(a *attempt) { a.putIdleConn(err) }) }
 		}
 		t.PutIdleConn = f.putIdleConn
 	}
-	if tells {
+	if req.Body != nil && req.Body != http.NoBody { // else it is all header
 		if f.wroteHeaders == nil {
 			f.wroteHeaders = func() { f.tell((*attempt).wroteHeaders) }
 		}
 		t.WroteHeaders = f.wroteHeaders
 	}
-	if encrypts {
+	if a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil { // which may be one that speaks TLS
 		if f.handshakes == nil {
 			f.handshakes = func() { f.tell((*attempt).handshakes) }
 			f.shookHands = func(_ tls.ConnectionState, err error) { f.tell(func(a *attempt) { a.shookHands(err) }) }
 		}
 		t.TLSHandshakeStart, t.TLSHandshakeDone = f.handshakes, f.shookHands
 	}
-}
-
-// followers are those that no attempt uses.
-type followers struct{ free sync.Pool }
-
-// follow has an attempt followed. A dial goes on when its request has found another
-// connection, so that what it reports after that is not about this attempt any more.
-func (s *followers) follow(a *attempt, req *http.Request) *follower {
-	f, ok := s.free.Get().(*follower)
-	if !ok {
-		f = newFollower()
-	}
-	f.hooks(
-		!a.pool.multiplexed.Load(),                                      // HTTP/2 does not tell of idle connections
-		req.Body != nil && req.Body != http.NoBody,                      // else it is all header
-		a.call.h.key.scheme == "https" || a.pool.transport.Proxy != nil, // which may be one that speaks TLS
-	)
+	f.asked = false
 	f.of.Store(a)
 	return f
 }
 
-// unregister is the stop of a context's AfterFunc.
+// register has a function called when the attempt is stopped; false if that is not the
+// first one. For who comes later, what stops the first must not stop another. The
+// attempt's mu must be held.
+func (f *follower) register(then func()) (stop func() bool, ok bool) {
+	if f.asked {
+		return nil, false
+	}
+	f.asked, f.then = true, then
+	if f.stop == nil {
+		f.stop = f.unregister
+	}
+	return f.stop, true
+}
+
+// unregister takes out what was registered; false if it was called, or taken out before.
 func (f *follower) unregister() bool {
 	a := f.of.Load()
-	if a == nil { // it was called before
+	if a == nil {
 		return false
 	}
 	a.mu.Lock()
@@ -106,9 +116,16 @@ func (f *follower) unregister() bool {
 	return was
 }
 
-// leave takes the follower from an attempt that was followed, and returns it unless it is
-// still to be unregistered, after which it releases itself. The attempt's mu must be held.
-func (f *follower) leave(a *attempt) *follower {
+// unfollow takes the follower from an attempt that has read its body to the end, if
+// nobody else has seen it: if the attempt was HTTP/1.1 and needed nothing but an idle
+// connection, which net/http has put back after it has called all other hooks. It returns
+// the follower to be released, unless something is to be unregistered first, after which
+// it releases itself. mu must be held.
+func (a *attempt) unfollow() *follower {
+	f := a.follower.Load()
+	if f == nil || a.passage != passBack || !a.pool.private {
+		return nil
+	}
 	a.follower.Store(nil)
 	if a.done != nil {
 		f.done, a.done = a.done, nil
@@ -125,26 +142,19 @@ func (s *followers) release(f *follower) {
 	s.free.Put(f)
 }
 
-// private reports whether nobody but net/http sees the requests to a transport, or what
-// they carry, unless there is a dial.
-func private(t *http.Transport, around []Middleware) bool {
-	known := t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
-	return known && len(around) == 0
+// private reports whether nobody but net/http sees the requests of a pool, and what they
+// carry, unless there is a dial.
+func (h *host) private(t *http.Transport) bool {
+	proxy := t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
+	return proxy && len(h.t.around) == 0 && h.policy.Breaker.Classify == nil // which is shown net/http's response
 }
 
 // passage is how an attempt goes through net/http.
 type passage uint8
 
 const (
-	unknown   passage = iota
-	atOnce            // on a connection that was idle, without a dial
-	cameBack          // and that connection is idle again, after all other hooks
-	notAtOnce         // in another way
+	passUnknown passage = iota
+	passAtOnce          // on a connection that was idle, without a dial
+	passBack            // and that connection is idle again
+	passOther           // in another way
 )
-
-// followed reports whether an attempt that has ended was HTTP/1.1 that needed nothing
-// but an idle connection and has given it back: net/http is then through with its hooks
-// and its context, which nobody else has seen. mu must be held.
-func (a *attempt) followed() bool {
-	return a.passage == cameBack && a.pool.private && a.follower.Load() != nil
-}

@@ -15,6 +15,7 @@ type host struct {
 	t        *Transport
 	key      hostKey
 	hash     uint64 // of key
+	next     *host  // with the same one, in the map of hosts
 	name     string // host:port, for people
 	spelling string // as the first URL had it
 	policy   *policy.Policy
@@ -29,7 +30,6 @@ type host struct {
 	fallback *fallback // nil: off
 	breaker  breaker
 	bulkhead bulkhead
-	budget   *budget
 	pools    pools
 	counts   counts
 	latency  atomic.Pointer[latency] // nil: at most the lone attempt lately

@@ -34,7 +34,7 @@ type hostMap struct {
 
 type hostShard struct {
 	mu sync.RWMutex     // guards m
-	m  map[uint64]*host // by the hash of the key
+	m  map[uint64]*host // by the hash of the key; those with the same one are a list
 	_  [32]byte         // keeps shards off each other's cache line
 }
 
@@ -73,8 +73,8 @@ const usedEvery = time.Second
 
 // hostAt returns the state of a host, acquired, which is asked for with a spelling.
 func (t *Transport) hostAt(key hostKey, spelling string, now time.Duration) *host {
+	hash := t.hosts.hash(key)
 	for {
-		hash := t.hosts.hash(key)
 		h := t.hosts.find(key, hash)
 		known := h != nil
 		if !known {
@@ -116,21 +116,38 @@ func (m *hostMap) shard(hash uint64) *hostShard { return &m.shards[hash%uint64(l
 func (m *hostMap) find(k hostKey, hash uint64) *host {
 	s := m.shard(hash)
 	s.mu.RLock()
-	h := s.m[hash]
-	s.mu.RUnlock()
-	if h != nil && h.key != k {
-		return nil
+	defer s.mu.RUnlock()
+	for h := s.m[hash]; h != nil; h = h.next {
+		if h.key == k {
+			return h
+		}
 	}
-	return h
+	return nil
 }
 
-// taken reports whether another host has this hash, of which the chance is 1 in 2^25
-// among 2^20 hosts. It shares the overflow state then.
-func (m *hostMap) taken(hash uint64) bool {
-	s := m.shard(hash)
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.m[hash] != nil
+func (s *hostShard) add(h *host) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.m == nil {
+		s.m = map[uint64]*host{}
+	}
+	h.next, s.m[h.hash] = s.m[h.hash], h
+}
+
+func (s *hostShard) remove(h *host) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	first := s.m[h.hash]
+	if first != h {
+		for first.next != h {
+			first = first.next
+		}
+		first.next = h.next
+	} else if h.next != nil {
+		s.m[h.hash] = h.next
+	} else {
+		delete(s.m, h.hash)
+	}
 }
 
 // addHost creates the state of a host, making room for it if need be; where no
@@ -152,7 +169,7 @@ func (t *Transport) addHost(k hostKey, hash uint64, spelling string, now time.Du
 		dropped = append(dropped, h)
 	}
 	to := m.forced.of(k)
-	if len(m.ring) >= m.max && to == Closed || m.taken(hash) {
+	if len(m.ring) >= m.max && to == Closed {
 		first := m.shared == nil
 		if first {
 			m.shared = t.newHost(hostKey{}, "", &t.policies.fallback, true)
@@ -171,13 +188,7 @@ func (t *Transport) addHost(k hostKey, hash uint64, spelling string, now time.Du
 		h.breaker.force(to, "forced")
 	}
 	m.ring = append(m.ring, h)
-	s := m.shard(hash)
-	s.mu.Lock()
-	if s.m == nil {
-		s.m = map[uint64]*host{}
-	}
-	s.m[hash] = h
-	s.mu.Unlock()
+	m.shard(hash).add(h)
 	m.mu.Unlock()
 	if to != Closed {
 		h.breaker.deliver()
@@ -209,10 +220,7 @@ func (m *hostMap) makeRoom(now time.Duration) *host {
 			m.hand++
 			continue
 		}
-		s := m.shard(h.hash)
-		s.mu.Lock()
-		delete(s.m, h.hash)
-		s.mu.Unlock()
+		m.shard(h.hash).remove(h)
 		m.spelt(h.spelling).CompareAndSwap(h, nil)
 		h.breaker.abandon()
 		last := len(m.ring) - 1

@@ -15,24 +15,39 @@ func TestAHostHasItsNamesInOneString(t *testing.T) {
 		{hostKey{"http", "fe80::1%25eth0", "8080"}, "[fe80::1%25eth0]:8080"},
 		{hostKey{}, ":"}, // of the overflow state
 	} {
+		if n := testing.AllocsPerRun(100, func() { test.key.owned() }); n > 1 {
+			t.Errorf("%+v: %v allocations", test.key, n)
+		}
 		if own, text := test.key.owned(); own != test.key || text != test.text || text != test.key.String() {
 			t.Errorf("%+v: %+v, %q", test.key, own, text)
 		}
 	}
 }
 
-// Should two hosts have the same hash, the second one shares the overflow state, and the
-// first one keeps its own.
+// Should hosts have the same hash, each has a state of its own.
 func TestHostsWithTheSameHashDoNotShareAState(t *testing.T) {
 	tr := Must(New(Config{Base: &hangs{}}))
 	defer tr.Close()
-	a, b := hostKey{"http", "a.test", "80"}, hostKey{"http", "b.test", "80"}
 	const hash = 7
-	first := tr.addHost(a, hash, "a.test", 0)
-	if second := tr.addHost(b, hash, "b.test", 0); second == first || !second.overflow {
-		t.Errorf("%s has the state of %s", second.name, first.name)
+	keys := []hostKey{{"http", "a.test", "80"}, {"http", "b.test", "80"}, {"http", "c.test", "80"}}
+	var states []*host
+	for _, k := range keys {
+		states = append(states, tr.addHost(k, hash, k.name, 0))
 	}
-	if tr.hosts.find(a, hash) != first || tr.hosts.find(b, hash) != nil {
-		t.Error("what was there is not found any more")
+	want := func(known ...bool) {
+		t.Helper()
+		for i, k := range keys {
+			if h := tr.hosts.find(k, hash); (h == states[i]) != known[i] || !known[i] && h != nil {
+				t.Errorf("%s: %p, want %v", k.name, h, known[i])
+			}
+		}
+	}
+	want(true, true, true)
+	for _, step := range []struct {
+		drop  int
+		known []bool
+	}{{1, []bool{true, false, true}}, {2, []bool{true, false, false}}, {0, []bool{false, false, false}}} {
+		tr.hosts.shard(hash).remove(states[step.drop])
+		want(step.known...)
 	}
 }

@@ -3,7 +3,6 @@ package transport
 import (
 	"runtime"
 	"sync"
-	"time"
 )
 
 // guard is what an answer alone points to, so that it becomes unreachable with it, of
@@ -15,21 +14,25 @@ type guard struct {
 	watched bool // it has been asked for
 }
 
-// guards are those that no attempt uses. None is kept of a bubble of testing/synctest,
-// whose timers must not be touched from outside.
-type guards struct {
-	real bool // the Transport was not made in a bubble; see keeps
-	free sync.Pool
-}
+// guards are those that no attempt uses, and none of a bubble.
+type guards struct{ free sync.Pool }
 
-// take returns a guard for an attempt that begins.
-func (s *guards) take(now time.Duration) *guard {
-	if s.keeps(now) {
+// take returns a guard for an attempt that begins; kept says whether another may have it
+// after that.
+func (s *guards) take(kept bool) *guard {
+	if kept {
 		if g, ok := s.free.Get().(*guard); ok {
 			return g
 		}
 	}
-	return &guard{alarm: &alarm{}}
+	return &guard{alarm: &alarm{kept: kept}}
+}
+
+// release takes the guard of an attempt that has ended.
+func (s *guards) release(g *guard) {
+	if g.alarm.kept {
+		s.free.Put(g)
+	}
 }
 
 // watch has it told when the guard becomes unreachable.
@@ -40,30 +43,6 @@ func (g *guard) watch() {
 	}
 }
 
-// release takes the guard of an attempt that has ended; nil if it was taken.
-func (s *guards) release(g *guard, now time.Duration) {
-	if g != nil && s.keeps(now) {
-		s.free.Put(g)
-	}
-}
-
-// letGo has the alarm of an attempt that has ended go off for nobody. mu must be held.
-func (a *attempt) letGo(now time.Duration) {
-	r := a.alarm
-	if r == nil {
-		return
-	}
-	a.alarm = nil
-	r.of.Store(nil)
-	if r.timer != nil && !a.call.h.t.guards.keeps(now) {
-		r.timer.Stop()
-	}
-}
-
-// keeps reports whether neither this goroutine nor the Transport is of a bubble, whose
-// time is that of the year 2000.
-func (s *guards) keeps(now time.Duration) bool { return s.real && now >= 0 && now < decade }
-
 // forgotten runs when an answer has become unreachable, or its guard has in another way.
 func forgotten(r *alarm) {
 	a := r.of.Load()
@@ -72,17 +51,12 @@ func forgotten(r *alarm) {
 	}
 	a.mu.Lock()
 	open := !a.ended && a.resp != nil && a.closing == bodyOpen
-	bubble := a.call.h.t.now()-a.clock.since > decade
+	bubble := a.call.h.t.now()-a.clock.since > decade // BodyIdle finds it from within
 	a.mu.Unlock()
 	if open && !bubble {
 		go a.leak(leakUnreachable)
 	}
 }
-
-// decade tells what began in a bubble of testing/synctest, where it is the year
-// 2000, and whose timers and channels must not be touched from outside, where
-// cleanups run. BodyIdle finds it from within.
-const decade = 10 * 365 * 24 * time.Hour
 
 // idles reports whether the peer waits for the caller: to read the response body, or
 // to give more of the request body. mu must be held.

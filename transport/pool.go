@@ -27,7 +27,7 @@ type pool struct {
 	heard       atomic.Int64 // the clock when the peer last said anything
 	active      atomic.Int64 // attempts that use it
 	retired     atomic.Bool  // finishes its streams, and is closed after the last
-	private     bool         // see there
+	private     bool         // nobody but net/http sees its requests: see there
 	single      bool         // for one attempt; what it leaves is closed by its idle timeout
 	multiplexed atomic.Bool  // speaks HTTP/2
 	parked      atomic.Int64 // idle connections, as far as they can be seen
@@ -164,7 +164,7 @@ func (p *pool) took() {
 // newPool makes a pool, with what the base has around it.
 func (h *host) newPool(single bool) *pool {
 	tr := h.newTransport()
-	p := &pool{transport: tr, through: h.t.through(tr), private: private(tr, h.t.around), idle: &h.t.idle, late: &late{transport: weak.Make(tr)}, h: h}
+	p := &pool{transport: tr, through: h.t.through(tr), private: h.private(tr), idle: &h.t.idle, late: &late{transport: weak.Make(tr)}, h: h}
 	if single {
 		tr.IdleConnTimeout = time.Second // from the dial on, for HTTP/2; release is first
 		p.single = true

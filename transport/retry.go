@@ -15,7 +15,6 @@ type retry struct {
 	next   http.RoundTripper
 	h      *host
 	policy *policy.Retry
-	budget *budget
 }
 
 func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
@@ -25,36 +24,58 @@ func newRetry(next http.RoundTripper, h *host) http.RoundTripper {
 	r := &h.layers.retry
 	r.next, r.h, r.policy = next, h, &h.policy.Retry
 	if r.policy.Budget.Enabled() {
-		h.budget = &h.layers.budget
-		h.budget.begin(r.policy.Budget, h.t.now())
+		h.layers.budget.begin(r.policy.Budget, h.t.now())
 	}
-	r.budget = h.budget
 	return r
 }
 
+// budget is that of the host's retries; nil: they have none.
+func (h *host) budget() *budget {
+	if h.layers.retry.h == nil || !h.policy.Retry.Budget.Enabled() {
+		return nil
+	}
+	return &h.layers.budget
+}
+
 func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
-	a := attemptOf(req)
-	c := a.call
-	idempotent := c.opts.Idempotent || policy.Idempotent(c.req)
+	bodies := r.begin(req)
+	defer bodies.seal()
+	resp, err := r.next.RoundTrip(req)
+	return r.ended(attemptOf(req), bodies, resp, err)
+}
+
+// begin takes charge of the body of a request.
+//
+//go:noinline
+func (r *retry) begin(req *http.Request) *replay {
+	if req.Body == nil {
+		return nil
+	}
 	keep := int64(0) // of a body that is only sent again if nothing of it was
-	if idempotent {
+	if attemptOf(req).call.idempotent() {
 		keep = r.policy.ReplayBody
 	}
-	bodies := newReplay(r.h.t, req, keep)
-	defer bodies.seal()
+	return newReplay(r.h.t, req, keep)
+}
 
-	resp, err := r.next.RoundTrip(req)
+// idempotent reports whether the request may be sent twice.
+func (c *call) idempotent() bool { return c.opts.Idempotent || policy.Idempotent(c.req) }
+
+// ended retries a, which has ended, if that is of use.
+//
+//go:noinline
+func (r *retry) ended(a *attempt, bodies *replay, resp *http.Response, err error) (*http.Response, error) {
 	if err == nil && !r.policy.Status(resp.StatusCode) {
 		if resp.StatusCode < 500 {
-			r.budget.deposit(r.h.t)
+			r.h.budget().deposit(r.h.t)
 		}
 		return resp, nil
 	}
 	reason := a.retryReason(resp, err, r.policy)
 	if reason == "" {
-		return resp, c.attempted(err)
+		return resp, a.call.attempted(err)
 	}
-	return r.again(a, bodies, idempotent, resp, err, reason)
+	return r.again(a, bodies, a.call.idempotent(), resp, err, reason)
 }
 
 // again retries a, which has failed, until there is an answer, or no use in more.
@@ -64,7 +85,7 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 		if n > 0 {
 			if reason = a.retryReason(resp, err, r.policy); reason == "" {
 				if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
-					r.budget.deposit(r.h.t)
+					r.h.budget().deposit(r.h.t)
 				}
 				return resp, c.attempted(err)
 			}
@@ -76,7 +97,7 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 		}
 		body, bodyErr := bodies.nextAfter(resp, c.req)
 		if bodyErr != nil { // of the caller's GetBody
-			r.budget.putBack()
+			r.h.budget().putBack()
 			r.suppress(a, "body_not_replayable", reason, 0)
 			return resp, c.attempted(err)
 		}
@@ -95,7 +116,7 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 		sent := next.wasSent()
 		if err != nil && (!sent || next.atFault()) { // what the host said last is the answer
 			if !sent {
-				r.budget.putBack()
+				r.h.budget().putBack()
 			}
 			if c.gone() != nil {
 				return nil, err
@@ -139,11 +160,11 @@ func (r *retry) plan(a *attempt, bodies *replay, idempotent bool, resp *http.Res
 	if a.leftOfTotal(now) <= delay {
 		return 0, "deadline"
 	}
-	if !r.budget.take(now) {
+	if !r.h.budget().take(now) {
 		return 0, "budget"
 	}
 	if !r.policy.Shadow && !bodies.ready() { // last, since it may wait
-		r.budget.putBack()
+		r.h.budget().putBack()
 		return 0, "body_not_replayable"
 	}
 	return delay, ""

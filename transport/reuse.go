@@ -119,7 +119,7 @@ func (f *fallback) spare(c *call) *http.Response {
 	if !f.fresh || c.opts.NoStale || f.policy.Shadow || refreshing(c.req) || !f.h.breaker.probing() {
 		return nil
 	}
-	refusal := f.h.breaker.refuse(HalfOpen, 0, 0)
+	refusal := f.h.breaker.refuse(f.h.breaker.trip.Load(), HalfOpen, 0, 0)
 	return f.serve(c, refusal, "breaker-open", false, func() bool { return f.h.t.refreshes.begin(f.h, c.req, f.refreshOf(&c.reuse, c.req)) })
 }
 

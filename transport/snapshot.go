@@ -176,7 +176,7 @@ func (h *host) snapshot() HostSnapshot {
 		Scheme: h.key.scheme, Host: h.name, Policy: *h.policy,
 		InFlight: int(h.bulkhead.held.Load()), Waiting: int(h.bulkhead.waiting.Load()),
 		MaxConcurrent: h.policy.Bulkhead.MaxConcurrent,
-		RetryBudget:   h.budget.left(now),
+		RetryBudget:   h.budget().left(now),
 		Counts:        h.counts.snapshot(),
 	}
 	s.Latency = h.latencies(now)

@@ -57,10 +57,6 @@ func (a *attempt) arm(next, now time.Duration) {
 	if next == forever || a.ended { // its alarm may be another's by now
 		return
 	}
-	if a.alarm == nil {
-		a.alarm = &alarm{}
-		a.alarm.of.Store(a)
-	}
 	a.alarm.set(next, now)
 }
 

@@ -65,14 +65,14 @@ type hooks struct {
 
 // traced is ours, which may be nil, with the caller's hooks for as long as the
 // attempt has not let go of them; nil if there are none.
-func (a *attempt) traced(follower *follower) *httptrace.ClientTrace {
+func (a *attempt) traced(f *follower) *httptrace.ClientTrace {
 	t := httptrace.ContextClientTrace(a.parent)
 	if t == nil {
 		return nil
 	}
 	ours := &httptrace.ClientTrace{}
-	if follower != nil {
-		ours = &follower.trace
+	if f != nil {
+		ours = &f.trace
 	}
 	h := &hooks{caller: t}
 	a.hooks = h

@@ -42,6 +42,7 @@ type Transport struct {
 	idle      idleConns
 	history   history
 	guards    guards
+	real      bool // it was not made in a bubble; see keeps
 	followers followers
 
 	refreshes  refreshes
@@ -60,7 +61,7 @@ func New(c Config) (*Transport, error) {
 		done:     make(chan struct{}),
 	}
 	t.hosts.seed = maphash.MakeSeed()
-	t.guards.real = t.epoch != t.epoch.Round(0) // in a bubble there is no monotonic clock
+	t.real = t.epoch != t.epoch.Round(0) // in a bubble there is no monotonic clock
 	var errs []error
 	t.policies, errs = compile(c)
 	if c.MaxConcurrent > 0 {
@@ -113,25 +114,35 @@ func Must(t *Transport, err error) *Transport {
 // http.RoundTripper: the request is not changed, its body is always closed, and
 // a response is never turned into an error.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if t.closed.Load() || t.base == nil {
+	h, now, err := t.enter(req)
+	switch {
+	case err != nil:
 		closeBody(req)
-		return nil, &Error{Kind: ErrClosed, Host: hostOf(req)} // or it was not made by New
-	}
-	if req.URL == nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, err
+	case h == nil:
 		return t.base.RoundTrip(req) // its error, or its registered protocol
-	}
-	if err := gone(req.Context(), req); err != nil {
-		closeBody(req)
-		return nil, err
-	}
-	now := t.now()
-	h, err := t.host(req.URL, now)
-	if err != nil {
-		closeBody(req)
-		return nil, err
 	}
 	defer h.release()
 	return h.do(req, now)
+}
+
+// enter is the state of a request's host, acquired, and the time; or why there is none;
+// or neither, for what is the base's alone.
+//
+//go:noinline
+func (t *Transport) enter(req *http.Request) (h *host, now time.Duration, err error) {
+	if t.closed.Load() || t.base == nil {
+		return nil, 0, &Error{Kind: ErrClosed, Host: hostOf(req)} // or it was not made by New
+	}
+	if req.URL == nil || req.URL.Host == "" || req.URL.Scheme != "http" && req.URL.Scheme != "https" {
+		return nil, 0, nil
+	}
+	if err := gone(req.Context(), req); err != nil {
+		return nil, 0, err
+	}
+	now = t.now()
+	h, err = t.host(req.URL, now)
+	return h, now, err
 }
 
 // gone is the error of a call that its caller has ended, as net/http words it,
