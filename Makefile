@@ -83,13 +83,13 @@ cover: ## statement coverage of policy, cache and transport
 	@./testdata/cover.sh cover.out
 
 .PHONY: bench
-bench: ## benchmarks (BASE=commit compares with that commit, side by side)
-	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(BENCH)' -benchmem ./transport ./cache ./otel; \
-	else ./testdata/bench.sh '$(BASE)' '$(BENCH)'; fi
+bench: ## benchmarks (BENCH='^BenchmarkCall$$' for some; BASE=commit compares with that commit, side by side)
+	@if [ -z "$(BASE)" ]; then $(GO) test -run '^$$' -bench '$(value BENCH)' -benchmem ./transport ./cache ./otel; \
+	else ./testdata/bench.sh '$(BASE)' '$(value BENCH)'; fi
 
 .PHONY: bench-peers
-bench-peers: ## other people's libraries beside it, into bench/RESULTS.md (20 min; BENCH='Call|Stale': printed only)
-	@$(GO) -C bench run ./report -rounds $(ROUNDS) $(if $(filter-out .,$(BENCH)),-bench '$(BENCH)')
+bench-peers: ## other people's libraries beside it, into bench/RESULTS.md (16 min; ROUNDS=1 for less; BENCH='Call|Stale' is printed only)
+	@$(GO) -C bench run ./report -rounds $(ROUNDS) $(if $(filter-out .,$(BENCH)),-bench '$(value BENCH)')
 
 .PHONY: peers
 peers: ## what other people's libraries get wrong, and its benchmarks once, in a module beside (1 min)

@@ -28,7 +28,8 @@ func (h *hanging) RoundTrip(req *http.Request) (*http.Response, error) {
 }
 
 // BenchmarkHung is what 10,000 calls hold that hang, beyond what they hold over the
-// bare base: the bytes of heap and stacks of each, and its goroutines.
+// bare base, which is in memory: the bytes of heap and stacks of each, and its goroutines.
+// Of bytes, some hundreds more or less are of how the runtime hands out stacks.
 func BenchmarkHung(b *testing.B) {
 	bare := peer.All()[0]
 	holding(b, bare) // goroutines that have ended are kept for the next ones

@@ -14,8 +14,7 @@ import (
 
 // slice is how long a turn lasts: long enough for thousands of calls and for the
 // garbage of most of them, short enough that what else the machine does meets all
-// sides. The report has four turns of each side in a round, which with those before
-// them are about four seconds.
+// sides. The report has four turns of each side in a round.
 const slice = 250 * time.Millisecond
 
 // BenchmarkLoopback is a GET of 1 KiB from a server in the same process, in turns of
@@ -49,7 +48,7 @@ type run struct {
 }
 
 func loopback(b *testing.B, server *httptest.Server, workers int) {
-	all := sides(b, server, policy.Default(), "bare", "complete", "failsafe-go")
+	all := sides(b, server, policy.Default(), "bare", "timeout", "floor", "complete", "failsafe-go")
 	runs := make([]run, len(all))
 	for i := range all { // connections are made, and the first calls are over
 		(&run{}).turn(b, all[i].rt, server.URL, workers, slice/5)

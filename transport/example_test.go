@@ -136,8 +136,8 @@ func Example_why() {
 		var why *transport.Error
 		switch {
 		case !errors.As(err, &why):
-			return "of the network, at the first attempt: " + err.Error()
-		case why.RetryIn > 0: // an open breaker: when to try again, and what opened it
+			return "of the network, or the caller has left, at the first attempt: " + err.Error()
+		case why.Evidence != nil: // a breaker: what opened it, and when to try again (RetryIn; 0 while half-open or forced)
 			return fmt.Sprintf("%s is %s: %s", why.Host, why.State, why.Evidence)
 		case why.Knob != "": // a limit, or a full bulkhead: which, and where it is set
 			return fmt.Sprintf("%s: %v in phase %s, see %s", why.Host, why.Kind, why.Phase, why.Knob)
@@ -193,7 +193,10 @@ func Example_observer() {
 		}
 	}
 	for _, h := range rt.Snapshot() {
-		fmt.Println(h.Host, h.State, "after", h.Trip)
+		fmt.Println(h.Host, h.State)
+		if h.Trip != nil {
+			fmt.Println("last opened by", h.Trip)
+		}
 		fmt.Println(h.InFlight, "of", h.MaxConcurrent, "permits held;", h.Counts.Failure, "failed,", h.Counts.RefusedOpen, "refused")
 	}
 	// Output:
@@ -201,7 +204,8 @@ func Example_observer() {
 	// orders.internal:443 closed -> open by consecutive_failures
 	// orders.internal:443 error 502
 	// orders.internal:443 rejected 0
-	// orders.internal:443 open after 2 failures in a row, last: status 502
+	// orders.internal:443 open
+	// last opened by 2 failures in a row, last: status 502
 	// 0 of 20 permits held; 2 failed, 1 refused
 }
 

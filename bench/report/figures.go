@@ -78,6 +78,17 @@ func (f *figures) of(work, peer, unit string) (float64, bool) {
 	return median(all)
 }
 
+// spread is the least and the most of the rounds.
+func (f *figures) spread(work, peer, unit string) (least, most float64, ok bool) {
+	for _, v := range f.values[figure{work, peer, unit}] {
+		if !ok {
+			least, most, ok = v, v, true
+		}
+		least, most = min(least, v), max(most, v)
+	}
+	return least, most, ok
+}
+
 // difference is the median of the differences of each round.
 func (f *figures) difference(a, b figure) (float64, bool) {
 	var all []float64

@@ -20,6 +20,9 @@ func describe(began time.Time, took time.Duration, rounds int, benchtime time.Du
 	}
 	line("commit", "%s", commit())
 	line("machine", "%s, %d processors, %s/%s", processor(), runtime.NumCPU(), runtime.GOOS, runtime.GOARCH)
+	if load := load(); load != "" {
+		line("load when it ended, of 1, 5 and 15 minutes, its own included", "%s", load)
+	}
 	line("system", "%s", system())
 	line("Go", "%s", strings.TrimPrefix(runtime.Version(), "go"))
 	line("modules", "%s", strings.Join(modules(), ", "))
@@ -47,6 +50,15 @@ func processor() string {
 		}
 	}
 	return "unknown processor"
+}
+
+// load is what the system says of its load, if it does.
+func load() string {
+	all, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return ""
+	}
+	return strings.Join(strings.Fields(string(all))[:3], ", ")
 }
 
 func system() string {

@@ -60,6 +60,9 @@ func report(rounds int, bench string, benchtime time.Duration) error {
 	if err != nil {
 		return err
 	}
+	if len(f.works) == 0 {
+		return fmt.Errorf("-bench %s: no such part of a benchmark", bench)
+	}
 	fmt.Print(tables(f, s, notes(s.faults)))
 	if bench != "" {
 		return nil

@@ -68,6 +68,11 @@ func TestMediansAreOfAllRounds(t *testing.T) {
 	if got, _ := parsed(t, "500", "600").of("Call", "complete", "ns/op"); got != 550 {
 		t.Errorf("of two rounds: %v, want 550", got)
 	}
+	f.add(figure{"Call", "spread", "ns/op"}, 0, 7)
+	f.add(figure{"Call", "spread", "ns/op"}, 1, 3)
+	if least, most, ok := f.spread("Call", "spread", "ns/op"); least != 3 || most != 7 || !ok {
+		t.Errorf("%v to %v, want 3 to 7", least, most)
+	}
 	if _, ok := f.of("Call", "nobody", "ns/op"); ok {
 		t.Error("a figure of nobody")
 	}
@@ -91,10 +96,10 @@ func TestRatiosAreOfOneRound(t *testing.T) {
 func TestTableHasRatiosAndLetters(t *testing.T) {
 	rows := rows(parsed(t, "500"), "Call", map[string]string{"timeout": "a–c"})
 	for i, want := range [][]string{
-		{"peer", "ns/op", "x bare", "B/op", "allocs/op", "what it gets wrong"},
-		{"bare", "100", "", "192", "3", "—"},
-		{"timeout", "1,000", "10", "824", "10", "a–c"},
-		{"complete", "500", "5", "1,608", "10", "—"},
+		{"peer", "ns/op", "min–max", "x bare", "B/op", "allocs/op", "what it gets wrong"},
+		{"bare", "100", "100–100", "", "192", "3", "—"},
+		{"timeout", "1,000", "1,000–1,000", "10", "824", "10", "a–c"},
+		{"complete", "500", "500–500", "5", "1,608", "10", "—"},
 	} {
 		if !reflect.DeepEqual(rows[i], want) {
 			t.Errorf("row %d is %q, want %q", i, rows[i], want)
@@ -120,7 +125,7 @@ func TestTargetsAreComparedRawAndScaled(t *testing.T) {
 			line = strings.Join(strings.Fields(l), " ")
 		}
 	}
-	if want := "| a call, ns beyond the stub | at most 1,000 | 1,400 | not met | 778 | met |"; line != want {
+	if want := "| a call, ns beyond the stub | at most 1,000 | 1,400 | not met | 778 | met | 900 | | |"; line != want {
 		t.Errorf("%q, want %q", line, want)
 	}
 	if !strings.Contains(table, "not measured") {

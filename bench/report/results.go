@@ -28,10 +28,12 @@ const reading = `
 
 ![Time of the most telling works](peers.svg)
 
-Figures are medians over the rounds; "x bare" is the median of the ratios of each round. Figures of different
-works, or of different machines, do not compare. Peers are configured by one policy as far as they have words for
+Figures are medians over the rounds, and min–max are those of one round; "x bare" is the median of the ratios of each
+round, as is what the targets compare: it need not be what the medians come to. Figures of different works, or of
+different machines, do not compare. Peers are configured by one policy as far as they have words for
 it, and are left out of works that they cannot do. They differ in what they do for their time: ` + "`gobreaker`" + `,
-say, is a breaker and nothing else.
+say, is a breaker and nothing else. Most of what a call through watertight costs is there with ` + "`none`" + `: a copy of
+the request and of the response, a context, the time, and the end of the body, to which all layers are tied.
 
 - ` + "`bare`" + ` is the base itself: a stub in memory, or a bare http.Transport over sockets.
 - ` + "`timeout`" + ` is context.WithTimeout around it until the body has ended, what everybody writes first.

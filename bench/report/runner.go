@@ -24,7 +24,7 @@ type runner struct {
 func (r *runner) duration(work string) string {
 	switch work {
 	case "BenchmarkLoopback", "BenchmarkLarge":
-		return (6 * r.benchtime).String()
+		return (10 * r.benchtime).String()
 	case "BenchmarkHung":
 		return "3x"
 	case "BenchmarkIdleHosts", "BenchmarkIdleHostsPooled", "BenchmarkHungKnown":

@@ -30,6 +30,9 @@ func rows(f *figures, work string, notes map[string]string) [][]string {
 	head := []string{"peer"}
 	for _, unit := range units {
 		head = append(head, unit)
+		if spreads(unit) {
+			head = append(head, "min–max")
+		}
 		if compared && unit == "ns/op" {
 			head = append(head, "x bare")
 		}
@@ -39,6 +42,10 @@ func rows(f *figures, work string, notes map[string]string) [][]string {
 		row := []string{peer}
 		for _, unit := range units {
 			row = append(row, cell(f.of(work, peer, unit)))
+			if spreads(unit) {
+				least, most, ok := f.spread(work, peer, unit)
+				row = append(row, cell(least, ok)+"–"+cell(most, ok))
+			}
 			if compared && unit == "ns/op" {
 				ratio, ok := f.ratio(figure{work, peer, unit}, figure{work, "bare", unit})
 				row = append(row, cell(ratio, ok && peer != "bare"))
@@ -47,6 +54,11 @@ func rows(f *figures, work string, notes map[string]string) [][]string {
 		all = append(all, append(row, cmp.Or(notes[strings.TrimSuffix(peer, "-per-host")], "—")))
 	}
 	return all
+}
+
+// spreads reports whether a unit is one of time, which is another one in each round.
+func spreads(unit string) bool {
+	return unit == "ns/op" || unit == "throughput-ratio" || unit == "p99-ratio"
 }
 
 func cell(v float64, ok bool) string {
