@@ -145,8 +145,13 @@ func (s *followers) release(f *follower) {
 // private reports whether nobody but net/http sees the requests of a pool, and what they
 // carry, unless there is a dial.
 func (h *host) private(t *http.Transport) bool {
-	proxy := t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
-	return proxy && len(h.t.around) == 0 && h.policy.Breaker.Classify == nil // which is shown net/http's response
+	switch {
+	case len(h.t.around) > 0, len(t.TLSNextProto) > 0:
+		return false
+	case h.policy.Breaker.Classify != nil: // which is shown net/http's response, and so its request
+		return false
+	}
+	return t.Proxy == nil || reflect.ValueOf(t.Proxy).Pointer() == reflect.ValueOf(http.ProxyFromEnvironment).Pointer()
 }
 
 // passage is how an attempt goes through net/http.

@@ -3,6 +3,7 @@ package transport
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -303,6 +304,7 @@ func TestPrivate(t *testing.T) {
 		{"that of the environment", &http.Transport{Proxy: http.ProxyFromEnvironment}, nil, true},
 		{"a fixed one", &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "p.test"})}, nil, false},
 		{"a function", own, nil, false},
+		{"a protocol", &http.Transport{TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{"x": nil}}, nil, false},
 		{"a Middleware", &http.Transport{}, []Middleware{nil}, false},
 	} {
 		h := &host{t: &Transport{around: test.around}, policy: &policy.Policy{}}

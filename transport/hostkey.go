@@ -13,7 +13,7 @@ import (
 type hostKey struct{ scheme, name, port string }
 
 func (k hostKey) String() string {
-	if strings.IndexByte(k.name, ':') >= 0 {
+	if k.bracketed() {
 		return "[" + k.name + "]:" + k.port
 	}
 	return k.name + ":" + k.port
@@ -28,13 +28,16 @@ func (k hostKey) owned() (own hostKey, text string) {
 		own.scheme = "https"
 	}
 	text = k.String()
-	begin, end := 0, len(text)-len(k.port)-len(":")
-	if text[0] == '[' {
-		begin, end = begin+1, end-1
+	begin := 0
+	if k.bracketed() {
+		begin = len("[")
 	}
-	own.name, own.port = text[begin:end], text[len(text)-len(k.port):]
+	own.name, own.port = text[begin:begin+len(k.name)], text[len(text)-len(k.port):]
 	return own, text
 }
+
+// bracketed reports whether the name is an IPv6 address.
+func (k hostKey) bracketed() bool { return strings.IndexByte(k.name, ':') >= 0 }
 
 // keyOf normalises a URL's scheme and authority; it does not allocate for names
 // that are in their normal form.

@@ -154,13 +154,28 @@ func (s *hostShard) remove(h *host) {
 // room can be made, it returns the overflow state, unless the host was forced by
 // hand, which has a state of its own whatever the bound.
 func (t *Transport) addHost(k hostKey, hash uint64, spelling string, now time.Duration) *host {
+	h, dropped, tell := t.addHostLocked(k, hash, spelling, now)
+	switch {
+	case tell && h.overflow:
+		bury(dropped)
+		t.overflowed(h)
+		return h
+	case tell: // it was forced
+		h.breaker.deliver()
+	}
+	bury(dropped)
+	return h
+}
+
+// addHostLocked is the part of addHost that holds mu. It returns what is to be buried,
+// and whether there is something to tell of the state.
+func (t *Transport) addHostLocked(k hostKey, hash uint64, spelling string, now time.Duration) (h *host, dropped []*host, tell bool) {
 	m := &t.hosts
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if h := m.find(k, hash); h != nil {
-		m.mu.Unlock()
-		return h
+		return h, nil, false
 	}
-	var dropped []*host
 	for len(m.ring) >= m.max {
 		h := m.makeRoom(now)
 		if h == nil {
@@ -174,27 +189,16 @@ func (t *Transport) addHost(k hostKey, hash uint64, spelling string, now time.Du
 		if first {
 			m.shared = t.newHost(hostKey{}, "", &t.policies.fallback, true)
 		}
-		h := m.shared
-		m.mu.Unlock()
-		bury(dropped)
-		if first {
-			t.overflowed(h)
-		}
-		return h
+		return m.shared, dropped, first
 	}
-	h := t.newHost(k, spelling, t.policies.of(k), false)
+	h = t.newHost(k, spelling, t.policies.of(k), false)
 	h.hash = hash
 	if to != Closed {
 		h.breaker.force(to, "forced")
 	}
 	m.ring = append(m.ring, h)
 	m.shard(hash).add(h)
-	m.mu.Unlock()
-	if to != Closed {
-		h.breaker.deliver()
-	}
-	bury(dropped)
-	return h
+	return h, dropped, to != Closed
 }
 
 // bury ends what hosts that were dropped have left, without the lock: listeners and

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"net/url"
 	"testing"
 )
 
@@ -13,6 +14,9 @@ func TestAHostHasItsNamesInOneString(t *testing.T) {
 		{hostKey{"https", "a.test", "8443"}, "a.test:8443"},
 		{hostKey{"https", "::1", "443"}, "[::1]:443"},
 		{hostKey{"http", "fe80::1%25eth0", "8080"}, "[fe80::1%25eth0]:8080"},
+		{hostKey{"http", "[", "80"}, "[:80"}, // which net/url refuses, but who makes a URL by hand need not
+		{hostKey{"http", "[abc", "80"}, "[abc:80"},
+		{hostKey{"http", "]", ""}, "]:"},
 		{hostKey{}, ":"}, // of the overflow state
 	} {
 		if n := testing.AllocsPerRun(100, func() { test.key.owned() }); n > 1 {
@@ -50,4 +54,38 @@ func TestHostsWithTheSameHashDoNotShareAState(t *testing.T) {
 		tr.hosts.shard(hash).remove(states[step.drop])
 		want(step.known...)
 	}
+}
+
+// Whatever name a URL has, its host is found again under it, and others after it.
+func FuzzHostKey(f *testing.F) {
+	for _, host := range []string{"a.test", "A.test.:080", "[::1]:8080", "[fe80::1%25eth0]", "[", "]", "[abc", "a:b:c", ":80", "xn--bcher-kva.test", "bücher.test"} {
+		f.Add(host, false)
+		f.Add(host, true)
+	}
+	f.Fuzz(func(t *testing.T, host string, secure bool) {
+		u := &url.URL{Scheme: "http", Host: host}
+		if secure {
+			u.Scheme = "https"
+		}
+		k, err := keyOf(u)
+		if err != nil {
+			return
+		}
+		if own, text := k.owned(); own != k || text != k.String() {
+			t.Errorf("%+v: %+v, %q", k, own, text)
+		}
+		tr := Must(New(Config{Base: &hangs{}}))
+		defer tr.Close()
+		first, err := tr.host(u, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := tr.host(u, 0)
+		if err != nil || again != first || first.key != k || first.overflow {
+			t.Errorf("%+v, then %+v, %v", first.key, again.key, err)
+		}
+		if n := len(tr.Snapshot()); n != 1 {
+			t.Errorf("%d hosts are known", n)
+		}
+	})
 }
