@@ -14,7 +14,7 @@ import (
 type alarm struct {
 	of    atomic.Pointer[attempt]
 	due   atomic.Int64 // when it goes off at the latest, on the clock; 0: it is not set
-	timer *time.Timer  // guarded by the mu of its attempt, before whose end no other has it
+	timer *time.Timer  // guarded by mu of the attempt that has the alarm; no other has it before that one has ended
 	kept  bool         // it is of no bubble
 }
 
@@ -47,12 +47,13 @@ func (r *alarm) set(after, now time.Duration) {
 	r.timer.Reset(after)
 }
 
-// letGo has the alarm of an attempt that has ended go off for nobody. mu must be held.
+// letGo has the alarm of an attempt that has ended go off for nobody. It does not touch
+// what a bubble has left, in which the attempt has begun. mu must be held.
 func (a *attempt) letGo() {
 	r := a.alarm
 	a.alarm = nil
 	r.of.Store(nil)
-	if !r.kept && r.timer != nil {
+	if left := a.clock.since-a.clock.start >= decade; !r.kept && r.timer != nil && !left {
 		r.timer.Stop()
 	}
 }

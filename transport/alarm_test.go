@@ -92,6 +92,30 @@ func TestAnAlarmOfAnAnswerThatIsClosedInABubbleGoesOff(t *testing.T) {
 	}
 }
 
+// So may it come in a bubble, and be read outside.
+func TestAnAlarmOfABubbleIsLeftThere(t *testing.T) {
+	outside, h := hanging(time.Minute)
+	defer outside.Close()
+	transports := []*Transport{outside, nil}
+	synctest.Test(t, func(*testing.T) { transports[1] = Must(New(Config{Base: h})) })
+	for _, tr := range transports {
+		var resp *http.Response
+		synctest.Test(t, func(t *testing.T) {
+			req, err := http.NewRequest(http.MethodGet, "http://a.test/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if resp, err = tr.RoundTrip(req); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Error(err)
+		}
+		_ = resp.Body.Close()
+	}
+}
+
 // An alarm that is set for an hour is moved for the attempt that has a second.
 func TestAnAlarmIsMovedForAShorterLimit(t *testing.T) {
 	tr, h := hanging(time.Hour)

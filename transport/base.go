@@ -50,8 +50,8 @@ func (l *base) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// undialled is the error of a base; not that the dial of an attempt has ended, if that
-// has ended it.
+// undialled is the error of a base that has failed; where the attempt was ended before it
+// had a connection, the cause of that in place of the dial's error.
 //
 //go:noinline
 func (a *attempt) undialled(err error) error {
@@ -77,7 +77,8 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *follower
 	return a.sendHooked(next, req)
 }
 
-// hooked is req, followed by our hooks, if any, or by those and the caller's.
+// hooked is req, to be followed by our hooks, if any; where the caller has hooks, a copy
+// that is followed by both, and a.hooks is set.
 //
 //go:noinline
 func (a *attempt) hooked(req *http.Request, ours *follower) *http.Request {

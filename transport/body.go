@@ -37,7 +37,7 @@ type closing uint8
 const (
 	bodyOpen     closing = iota
 	bodyClosed           // to its caller, by himself or for having forgotten it
-	closedWithin         // by himself, and so is the base's
+	closedWithin         // by himself; the base's is closed too, or at its end and about to be
 )
 
 var errNoAnswer = errors.New("the base RoundTripper returned neither a response nor an error")
@@ -363,7 +363,8 @@ func (b *body) Close() error {
 	return a.resp.Body.Close()
 }
 
-// closed ends the attempt once the base's body is closed.
+// closed ends the attempt once the base's body is closed. Before that it was open, if
+// nothing had ended its reading, and at its end, if drain found that.
 func (b *body) closed(open, eof bool) {
 	a := b.a
 	a.mu.Lock()

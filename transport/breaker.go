@@ -98,7 +98,7 @@ type trip struct {
 type sharedRefusal struct {
 	err   Error
 	at    time.Duration // on the clock
-	until time.Duration // RetryIn counts to
+	until time.Duration // what RetryIn counts to; of no meaning where it is forced
 }
 
 // refusalTime is by how much Error.RetryIn may be too long: the refusals of a host that is
@@ -162,20 +162,21 @@ func (b *breaker) abandon() {
 }
 
 func (b *breaker) RoundTrip(req *http.Request) (*http.Response, error) {
-	switch refused, probing := b.pass(attemptOf(req)); {
-	case refused != nil:
+	switch probing, err := b.pass(attemptOf(req)); {
+	case err != nil:
 		closeBody(req)
-		return nil, refused
+		return nil, err
 	case probing:
 		return b.sendProbe(req)
 	}
 	return b.next.RoundTrip(req)
 }
 
-// pass admits an attempt, or not, and reports whether it is a probe.
+// pass admits an attempt, or not, and reports whether it is a probe, which holds a slot
+// that sendProbe gives back.
 //
 //go:noinline
-func (b *breaker) pass(a *attempt) (refused error, probing bool) {
+func (b *breaker) pass(a *attempt) (probing bool, err error) {
 	refusal, moved := b.admit(a)
 	probing = a.ticket.done != nil
 	if moved && !probing { // else within what gives its slot back
@@ -184,13 +185,14 @@ func (b *breaker) pass(a *attempt) (refused error, probing bool) {
 	if refusal != nil {
 		b.tellRefusal(a, refusal)
 		if !b.policy.Shadow {
-			return refusal, false
+			return false, refusal
 		}
 	}
-	return nil, probing
+	return probing, nil
 }
 
-// sendProbe sends a probe.
+// sendProbe sends a probe, within what gives its slot back if it is not sent: a listener
+// may panic that is told of a transition, be it another's.
 func (b *breaker) sendProbe(req *http.Request) (*http.Response, error) {
 	a := attemptOf(req)
 	a.fresh = a.fresh || !b.policy.Shadow
@@ -284,7 +286,7 @@ func (b *breaker) refusal(sent int, now time.Duration) *Error {
 	return nil
 }
 
-// refuseUntil is refuse, with one error for all calls of the same moment.
+// refuseUntil is refuse, with one error for all calls of the same moment that have sent nothing.
 func (b *breaker) refuseUntil(until time.Duration, s State, sent int, now time.Duration) *Error {
 	t := b.trip.Load()
 	if t == nil || sent > 0 {
@@ -299,7 +301,8 @@ func (b *breaker) refuseUntil(until time.Duration, s State, sent int, now time.D
 	return &last.err
 }
 
-// refuse makes the error of a refusal, after so many attempts that were sent.
+// refuse makes the error of a refusal due to a trip, if there was one, after so many
+// attempts that were sent.
 func (b *breaker) refuse(t *trip, s State, wait time.Duration, sent int) *Error {
 	e := &Error{Kind: ErrBreakerOpen, Host: b.h.name, Layer: LayerBreaker, Attempts: sent, State: s, RetryIn: wait}
 	if t != nil {

@@ -31,26 +31,27 @@ var noCall Call
 
 // call is one RoundTrip of the caller's, with all its attempts.
 type call struct {
-	h        *host
-	req      *http.Request   // the caller's
-	ctx      context.Context // the caller's, or what the observer made of it
-	opts     *Call
-	timeout  *policy.Timeout // of this call
-	slowCall time.Duration   // of this call
-	start    time.Duration
-	earlier  time.Duration // what earlier redirect hops have used of Total
-	free     time.Duration // the caller's pauses in attempts that have ended
-	bytes    int64         // moved by attempts that have ended
-	last     *attempt      // of those that went out
-	sent     int32         // how many did
-	replaced bool          // by a fallback
-	died     bool          // without an answer: see abandoned
-	faulty   bool          // the request itself was at fault
-	returned bool          // from the layers
-	ended    bool
-	race     *race // the caller may not wait for it
-	reuse    reuse
-	first    attempt // saves an allocation
+	h          *host
+	req        *http.Request   // the caller's
+	ctx        context.Context // the caller's, or what the observer made of it
+	opts       *Call
+	timeout    *policy.Timeout // of this call
+	slowCall   time.Duration   // of this call
+	start      time.Duration
+	earlier    time.Duration // what earlier redirect hops have used of Total
+	free       time.Duration // the caller's pauses in attempts that have ended
+	bytes      int64         // moved by attempts that have ended
+	last       *attempt      // of those that went out
+	sent       int32         // how many did
+	replaced   bool          // by a fallback
+	idempotent bool          // the request may be sent twice
+	died       bool          // without an answer: see abandoned
+	faulty     bool          // the request itself was at fault
+	returned   bool          // from the layers
+	ended      bool
+	race       *race // the caller may not wait for it
+	reuse      reuse
+	first      attempt // saves an allocation
 }
 
 // callOf is the Call of a context.

@@ -51,8 +51,8 @@ const (
 // the text of an error what it quotes, which may be of a header or a query, is replaced
 // by "..."; Unwrap gives the error itself.
 //
-// Calls that are refused may be given the same Error, one after another and at once: it
-// must not be changed.
+// Calls that are refused may be given the same Error, those of one moment by a breaker and
+// all by a bulkhead: it must not be changed.
 //
 // An Error survives the *url.Error of http.Client: reach it with [errors.As]. Nothing of
 // the URL but its host, and no header value, is ever in it.

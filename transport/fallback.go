@@ -65,23 +65,24 @@ func (t *Transport) cacheOf(p *policy.Policy) *cache.Cache {
 }
 
 func (f *fallback) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, leads, err, sends := f.before(req)
+	resp, leads, answered, err := f.before(req)
 	switch {
-	case !sends:
+	case answered:
 		return resp, err
 	case leads != nil:
 		return f.lead(req, leads)
 	case err == nil:
 		resp, err = f.next.RoundTrip(req)
 	}
-	return f.ended(req, resp, err, &leads)
+	var none *flight
+	return f.ended(req, resp, err, &none)
 }
 
-// before says whether a request is to be sent, and whether others wait for its answer,
-// or else answers it. With an error it has failed before it was sent.
+// before answers a request, or says whether others wait for its answer. With an error
+// that is no answer it has failed before it was sent, and ended may replace that.
 //
 //go:noinline
-func (f *fallback) before(req *http.Request) (resp *http.Response, leads *flight, err error, sends bool) {
+func (f *fallback) before(req *http.Request) (resp *http.Response, leads *flight, answered bool, err error) {
 	c := attemptOf(req).call
 	if !c.reuse.begun {
 		f.begin(&c.reuse, c.req, nil, c.start)
@@ -89,23 +90,23 @@ func (f *fallback) before(req *http.Request) (resp *http.Response, leads *flight
 	if c.reuse.stored == nil {
 		if spare := f.spare(c); spare != nil {
 			closeBody(req)
-			return spare, nil, nil, false
+			return spare, nil, true, nil
 		}
 		if f.hurries(c) {
 			resp, err = f.hurry(c)
-			return resp, nil, err, false
+			return resp, nil, true, err
 		}
 	}
 	leads, err = f.collapse(c)
 	if c.reuse.stored != nil {
 		closeBody(req)
 		c.reused(f.reused(&c.reuse))
-		return c.reuse.stored, nil, nil, false
+		return c.reuse.stored, nil, true, nil
 	}
 	if c.reuse.header != nil {
 		req.Header = c.reuse.header
 	}
-	return nil, leads, err, true
+	return nil, leads, false, err
 }
 
 // lead is RoundTrip for a request for whose answer others wait.

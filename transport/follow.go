@@ -39,8 +39,8 @@ func newFollower() *follower {
 	return f
 }
 
-// tell tells the attempt something, unless there is none, which does not happen with any
-// net/http that is known.
+// tell tells the attempt something, if it is still followed: a hook that comes later than
+// any of the known net/http finds nobody.
 func (f *follower) tell(it func(*attempt)) {
 	if a := f.of.Load(); a != nil {
 		it(a)
@@ -50,8 +50,7 @@ func (f *follower) tell(it func(*attempt)) {
 // followers are those that no attempt uses, and none of a bubble.
 type followers struct{ free sync.Pool }
 
-// follow has an attempt followed. A dial goes on when its request has found another
-// connection, so that what it reports after that is not about this attempt any more.
+// follow has an attempt followed.
 func (s *followers) follow(a *attempt, req *http.Request) *follower {
 	var f *follower
 	if a.call.h.t.keeps(a.clock.start) {
@@ -161,5 +160,5 @@ const (
 	passUnknown passage = iota
 	passAtOnce          // on a connection that was idle, without a dial
 	passBack            // and that connection is idle again
-	passOther           // in another way
+	passOther           // in another way; a dial reports on when its request has found another connection
 )

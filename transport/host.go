@@ -15,7 +15,7 @@ type host struct {
 	t        *Transport
 	key      hostKey
 	hash     uint64 // of key
-	next     *host  // with the same one, in the map of hosts
+	next     *host  // the next one with the same hash; guarded by mu of its hostShard
 	name     string // host:port, for people
 	spelling string // as the first URL had it
 	policy   *policy.Policy

@@ -33,7 +33,7 @@ type hostMap struct {
 }
 
 type hostShard struct {
-	mu sync.RWMutex     // guards m
+	mu sync.RWMutex     // guards m, and next of the hosts in it
 	m  map[uint64]*host // by the hash of the key; those with the same one are a list
 	_  [32]byte         // keeps shards off each other's cache line
 }
@@ -102,7 +102,7 @@ func (h *host) use(now time.Duration) {
 	}
 }
 
-// hash is that of a key, which is looked up more than once until a host is made.
+// hash is that of a key; two keys may share one.
 func (m *hostMap) hash(k hostKey) uint64 {
 	hash := maphash.String(m.seed, k.name) ^ maphash.String(m.seed, k.port)<<1
 	if k.scheme == "https" {
@@ -148,6 +148,7 @@ func (s *hostShard) remove(h *host) {
 	} else {
 		delete(s.m, h.hash)
 	}
+	h.next = nil
 }
 
 // addHost creates the state of a host, making room for it if need be; where no

@@ -27,7 +27,7 @@ type pool struct {
 	heard       atomic.Int64 // the clock when the peer last said anything
 	active      atomic.Int64 // attempts that use it
 	retired     atomic.Bool  // finishes its streams, and is closed after the last
-	private     bool         // nobody but net/http sees its requests: see there
+	private     bool         // nobody but net/http sees its requests: see host.private
 	single      bool         // for one attempt; what it leaves is closed by its idle timeout
 	multiplexed atomic.Bool  // speaks HTTP/2
 	parked      atomic.Int64 // idle connections, as far as they can be seen

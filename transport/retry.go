@@ -44,22 +44,18 @@ func (r *retry) RoundTrip(req *http.Request) (*http.Response, error) {
 	return r.ended(attemptOf(req), bodies, resp, err)
 }
 
-// begin takes charge of the body of a request.
+// begin takes charge of the body of a request; nil: that needs no copy.
 //
 //go:noinline
 func (r *retry) begin(req *http.Request) *replay {
-	if req.Body == nil {
-		return nil
-	}
+	c := attemptOf(req).call
+	c.idempotent = c.opts.Idempotent || policy.Idempotent(c.req)
 	keep := int64(0) // of a body that is only sent again if nothing of it was
-	if attemptOf(req).call.idempotent() {
+	if c.idempotent {
 		keep = r.policy.ReplayBody
 	}
 	return newReplay(r.h.t, req, keep)
 }
-
-// idempotent reports whether the request may be sent twice.
-func (c *call) idempotent() bool { return c.opts.Idempotent || policy.Idempotent(c.req) }
 
 // ended retries a, which has ended, if that is of use.
 //
@@ -75,11 +71,11 @@ func (r *retry) ended(a *attempt, bodies *replay, resp *http.Response, err error
 	if reason == "" {
 		return resp, a.call.attempted(err)
 	}
-	return r.again(a, bodies, a.call.idempotent(), resp, err, reason)
+	return r.again(a, bodies, resp, err, reason)
 }
 
 // again retries a, which has failed, until there is an answer, or no use in more.
-func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Response, err error, reason string) (*http.Response, error) {
+func (r *retry) again(a *attempt, bodies *replay, resp *http.Response, err error, reason string) (*http.Response, error) {
 	c := a.call
 	for n := 0; ; n++ {
 		if n > 0 {
@@ -90,7 +86,7 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 				return resp, c.attempted(err)
 			}
 		}
-		delay, obstacle := r.plan(a, bodies, idempotent, resp, err, n)
+		delay, obstacle := r.plan(a, bodies, resp, err, n)
 		if obstacle != "" || r.policy.Shadow {
 			r.suppress(a, obstacle, reason, delay)
 			return resp, c.attempted(err)
@@ -133,12 +129,12 @@ func (r *retry) again(a *attempt, bodies *replay, idempotent bool, resp *http.Re
 
 // plan is how long to wait before retry n, or what stands against it. Where the
 // answer is a delay, a token of the budget is taken.
-func (r *retry) plan(a *attempt, bodies *replay, idempotent bool, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
+func (r *retry) plan(a *attempt, bodies *replay, resp *http.Response, err error, n int) (delay time.Duration, obstacle string) {
 	c := a.call
 	switch {
 	case n+1 >= r.policy.MaxAttempts:
 		return 0, "max_attempts"
-	case !idempotent && !a.unsent(err):
+	case !c.idempotent && !a.unsent(err):
 		return 0, "not_idempotent"
 	case bodies.lost():
 		return 0, "body_not_replayable"
