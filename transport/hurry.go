@@ -149,11 +149,13 @@ func (r *race) hand(c *call, follows func() bool) (*http.Response, error) {
 		}
 		return nil, r.err
 	}
-	r.resp.Request = c.req
-	if b, ok := r.resp.Body.(*body); !ok || !b.a.atEnd(follows) {
+	resp := r.resp
+	r.resp = nil // to which its attempt leads, by its context: a body that is forgotten would never be found
+	resp.Request = c.req
+	if b, ok := resp.Body.(*body); !ok || !b.a.atEnd(follows) {
 		follows()
 	}
-	return r.resp, nil
+	return resp, nil
 }
 
 // atEnd has a function called when the attempt ends, unless it has.

@@ -335,3 +335,32 @@ func TestACallerIsTheProbeWhereNoRefreshCanBe(t *testing.T) {
 		_ = tr.Close()
 	})
 }
+
+// A body that is forgotten is found, also that of a call which would not have waited for
+// long.
+func TestForgottenBodyOfACallThatHurriesIsFound(t *testing.T) {
+	transporttest.CheckLeaks(t)
+	o := transporttest.NewOrigin(t)
+	lasting := http.Header{"Cache-Control": {"max-age=0, stale-if-error=1000"}}
+	o.Script(transporttest.Step{Body: "first", Header: lasting}, transporttest.Step{Size: 4 << 20, Header: lasting})
+	p := policy.Service()
+	p.Bulkhead.BodyIdle = 0
+	p.Fallback.After = 5 * time.Second
+	var rec transporttest.Recorder
+	tr := bulkheadNew(t, transport.Config{Base: o.Base(), Default: p, Observer: &rec})
+	resp, err := tr.Client().Get(o.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, resp.Body)
+	_ = resp.Body.Close()
+	func() {
+		if resp := bulkheadGet(t, tr, o.URL); resp.ContentLength != 4<<20 {
+			t.Errorf("%d bytes", resp.ContentLength)
+		}
+	}()
+	bodyCollect(t, "the permit", bodyLeaked(tr))
+	if e := rec.WaitFor(t, transport.EventLeak); e[0].Reason != "unreachable" {
+		t.Errorf("%+v", e)
+	}
+}
