@@ -84,7 +84,9 @@ func (a *attempt) send(next http.RoundTripper, req *http.Request, ours *follower
 func (a *attempt) hooked(req *http.Request, ours *follower) *http.Request {
 	trace := a.traced(ours)
 	if trace == nil {
-		a.follower.Store(ours)
+		if ours != nil {
+			a.follower.Store(ours)
+		}
 		return req
 	}
 	return req.WithContext(httptrace.WithClientTrace(a, trace)) // which also sets the key that package net looks for

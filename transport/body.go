@@ -64,7 +64,7 @@ func (a *attempt) answered(resp *http.Response, err error, g *guard) (*http.Resp
 		retryAfter, _ = policy.RetryAfter(resp.Header, time.Now())
 	}
 	a.mu.Lock()
-	if a.expired != nil || a.isDropped() { // just before the headers came
+	if a.expired != nil || a.peekRare().dropped != nil { // just before the headers came
 		a.mu.Unlock()
 		err := a.tooLate(ans.Body, now)
 		h.t.guards.release(g)
@@ -157,10 +157,6 @@ func (a *attempt) tooLate(body io.Closer, now time.Duration) error {
 	a.end(endBroken, expired)
 	return expired
 }
-
-// isDropped reports whether the attempt was ended for a request body that stalled. mu
-// must be held.
-func (a *attempt) isDropped() bool { return a.rare != nil && a.rare.dropped != nil }
 
 // back says that the base has returned, after which the caller's time begins anew; or
 // it waits until the attempt has been ended that was dropped meanwhile, and gives the

@@ -57,34 +57,23 @@ func (r *retry) begin(req *http.Request) *replay {
 	return newReplay(r.h.t, req, keep)
 }
 
-// ended retries a, which has ended, if that is of use.
+// credit puts into the budget what a call brings that succeeds.
+func (r *retry) credit(resp *http.Response, err error) {
+	if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
+		r.h.budget().deposit(r.h.t)
+	}
+}
+
+// ended retries a, which has ended, until there is an answer, or no use in more.
 //
 //go:noinline
 func (r *retry) ended(a *attempt, bodies *replay, resp *http.Response, err error) (*http.Response, error) {
-	if err == nil && !r.policy.Status(resp.StatusCode) {
-		if resp.StatusCode < 500 {
-			r.h.budget().deposit(r.h.t)
-		}
-		return resp, nil
-	}
-	reason := a.retryReason(resp, err, r.policy)
-	if reason == "" {
-		return resp, a.call.attempted(err)
-	}
-	return r.again(a, bodies, resp, err, reason)
-}
-
-// again retries a, which has failed, until there is an answer, or no use in more.
-func (r *retry) again(a *attempt, bodies *replay, resp *http.Response, err error, reason string) (*http.Response, error) {
 	c := a.call
 	for n := 0; ; n++ {
-		if n > 0 {
-			if reason = a.retryReason(resp, err, r.policy); reason == "" {
-				if err == nil && resp.StatusCode < 500 && !r.policy.Status(resp.StatusCode) {
-					r.h.budget().deposit(r.h.t)
-				}
-				return resp, c.attempted(err)
-			}
+		reason := a.retryReason(resp, err, r.policy)
+		if reason == "" {
+			r.credit(resp, err)
+			return resp, c.attempted(err)
 		}
 		delay, obstacle := r.plan(a, bodies, resp, err, n)
 		if obstacle != "" || r.policy.Shadow {

@@ -70,9 +70,11 @@ func (a *attempt) traced(f *follower) *httptrace.ClientTrace {
 	if t == nil {
 		return nil
 	}
-	ours := &httptrace.ClientTrace{}
+	var ours *httptrace.ClientTrace
 	if f != nil {
 		ours = &f.trace
+	} else {
+		ours = &httptrace.ClientTrace{}
 	}
 	h := &hooks{caller: t}
 	a.hooks = h
